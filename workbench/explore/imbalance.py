@@ -591,13 +591,22 @@ def training_speed(lengths: Lengths, *, source: str = "", synthetic: bool = Fals
     sets, documents_control = _named(lengths)
     stream = _streams(sets, 48)
 
+    @cache
+    def packed(documents: str, context_k: int, crossover_k: int) -> list[analyze.Packing]:
+        plan = _plan(context_k, crossover_k=crossover_k, queues="1/4, 1/2")
+        drawn = stream(documents, context_k, plan.batch_sequences)
+        ways: list[dict[str, Any]] = [
+            {"strategy": "plain"}, {"strategy": "greedy", "window_batches": 1},
+            {"strategy": "delay queues"},
+        ]  # fmt: skip
+        return [analyze.packing(drawn, replace(plan, **way)) for way in ways]
+
     def draw(
         *, documents: str, context_k: int, crossover_k: int, chunks: int, ranks: int
     ) -> go.Figure:
         plan = _plan(context_k, crossover_k=crossover_k, queues="1/4, 1/2")
         shape = Parallelism(pipeline=4, context=ranks, chunks=chunks)
-        documents_drawn = stream(documents, context_k, plan.batch_sequences)
-        speed = analyze.training_speed(documents_drawn, plan, shape)
+        speed = analyze.training_speed(packed(documents, context_k, crossover_k), plan, shape)
         return plot.training_speed(speed, source=source, synthetic=synthetic)
 
     return Explorer(

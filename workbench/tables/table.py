@@ -9,6 +9,7 @@ from dataclasses import dataclass, is_dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from workbench.errors import TableError
@@ -35,12 +36,8 @@ class Column:
         # NumPy integers are never missing; isna() would only fill a mask as long as the column.
         if not self.nullable and values.dtype not in _WHOLE and values.isna().any():
             return f"has {values.isna().sum()} missing values, none are allowed"
-        for limit, extreme, words in (
-            (self.lower, values.min, "below"),
-            (self.upper, values.max, "above"),
-        ):
-            # The extreme is found without a temporary column; most frames are fine.
-            if limit is None or pd.isna(most := extreme()):
+        for limit, words in ((self.lower, "below"), (self.upper, "above")):
+            if limit is None or pd.isna(most := _extreme(values, words)):
                 continue
             if most < limit if words == "below" else most > limit:
                 outside = values < limit if words == "below" else values > limit
@@ -57,6 +54,15 @@ class Column:
         # Integers without a missing value are often plain: nothing is lost where they may lack.
         plain = self.dtype.lower() if self.dtype.startswith("Int") else self.dtype
         return str(values.dtype) in (self.dtype, plain)
+
+
+def _extreme(values: pd.Series, words: str) -> Any:
+    """Return the lowest or the highest value without a temporary column; most frames are fine."""
+    if values.dtype.kind in "iuf" and isinstance(values.dtype, np.dtype) and len(values):
+        # Of most columns, which are short, pandas would take 20 times as long.
+        least, most = np.fmin.reduce, np.fmax.reduce
+        return (least if words == "below" else most)(values.to_numpy())
+    return values.min() if words == "below" else values.max()
 
 
 _LINE = re.compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import get_args
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from workbench._shared.numbers import Floats
 from workbench.analyze._imbalance.context_sharding import ContextStrategy, context_sharding
 from workbench.analyze._imbalance.packers import PackingPlan, is_whole
-from workbench.analyze._imbalance.packing import packing
+from workbench.analyze._imbalance.packing import Packing, packing
 from workbench.analyze._imbalance.packing_balance import packing_balance
 from workbench.analyze._lib.pipelines import FORWARD, Plan, order, plan
 from workbench.errors import WorkbenchError
@@ -308,7 +309,7 @@ class _Recipe:
 
 
 def training_speed(
-    lengths: pd.DataFrame,
+    lengths: pd.DataFrame | Sequence[Packing],
     plan: PackingPlan,
     parallelism: Parallelism,
     *,
@@ -321,7 +322,9 @@ def training_speed(
     Parameters
     ----------
     lengths
-        Table :data:`workbench.tables.DOCUMENT_LENGTHS`, in the order of arrival.
+        Table :data:`workbench.tables.DOCUMENT_LENGTHS`, in the order of arrival; or what
+        :func:`workbench.analyze.packing` made of it by this plan: plain, greedy in one batch, and
+        with delay queues.
     plan
         Context, batch, crossover, queues and memory; its strategy is not used.
     parallelism
@@ -355,10 +358,16 @@ def training_speed(
     ----------
     arXiv:2503.17924 (Plain-4D, Fixed-4D, WLB-LLM; breakdown).
     """
-    DOCUMENT_LENGTHS.check(lengths)
-    plain = replace(plan, strategy="plain")
-    greedy = replace(plan, strategy="greedy", window_batches=1)
-    queues = replace(plan, strategy="delay queues")
+    plain, greedy, queues = ways = [
+        replace(plan, strategy="plain"),
+        replace(plan, strategy="greedy", window_batches=1),
+        replace(plan, strategy="delay queues"),
+    ]
+    if isinstance(lengths, pd.DataFrame):
+        lengths = [packing(DOCUMENT_LENGTHS.check(lengths), way) for way in ways]
+    if [result.plan for result in lengths] != ways:
+        msg = "pass the packings of this plan: plain, greedy with window_batches=1, delay queues"
+        raise WorkbenchError(msg)
     recipes = (
         _Recipe("plain", "plain", plain, "per sequence"),
         _Recipe("fixed length", "plain", greedy, None),
@@ -368,7 +377,7 @@ def training_speed(
         _Recipe("delay queues, adaptive", "adaptive sharding", queues, "adaptive"),
         _Recipe("delay queues, hybrid", "adaptive sharding", queues, "hybrid"),
     )
-    packed = {way: packing(lengths, way) for way in (plain, greedy, queues)}
+    packed = dict(zip(ways, lengths, strict=True))
     shared = {
         way: context_sharding(packed[way], ranks=parallelism.context, launch_tokens=launch_tokens)
         for way in packed

@@ -124,10 +124,10 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
     # Where every fault was injected nothing was estimated, so nothing is in doubt.
     doubts = [[] if is_exact else column for column, is_exact in zip(doubts, exact, strict=True)]
     for position, names in enumerate(people.names):
-        inside = table[grouped.code == position]
-        hit = set(inside[grouping.MEMBERS[rules.average]]) if names else set()
-        if text := grouping.never_hit(names, hit, rules.average):
-            doubts[position].append(f"{text}; the mean is over the others")
+        if names:
+            hit = set(table.loc[grouped.code == position, grouping.MEMBERS[rules.average]])
+            if text := grouping.never_hit(names, hit, rules.average):
+                doubts[position].append(f"{text}; the mean is over the others")
         for name, reason in _LEFT_OUT.items():
             if left := rows.attrs[name]:
                 doubts[position].append(f"{left:,} experiments of the campaigns {reason}")

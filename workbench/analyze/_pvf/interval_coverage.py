@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,8 @@ class _Part(NamedTuple):
     """Wrong inputs per site, the sites of a bit side by side."""
     start: NDArray[np.int64]
     """Where each bit starts, and the end."""
+    exact: float
+    input_count: int
 
     @property
     def weight(self) -> NDArray[np.float64]:
@@ -84,12 +87,11 @@ def interval_coverage(
     sites = whole_number("site_count", site_count, least=2)
     repeats = whole_number("repeat_count", repeat_count, least=1)
     share_between("confidence_level", confidence_level)
-    inputs = inputs_of(truth)
     rng = np.random.default_rng(seed)
     shared = {"confidence_level": confidence_level, **rules_told(truth.campaign.iloc[0])}
     rows = []
     for component in _parts(truth):
-        exact = float(component.wrong.mean()) / inputs
+        exact, inputs = component.exact, component.input_count
         designs = {("uniform", inputs): _uniform, ("uniform", 1): _uniform}
         if sites >= (_PILOT + 2) * int((component.weight > 0).sum()):
             designs["two-phase", inputs] = _two_phase
@@ -103,7 +105,24 @@ def interval_coverage(
     return tables.INTERVAL_COVERAGE.of(rows)
 
 
+# A truth has millions of sites: sorted once, they serve every seed as long as the truth is there.
+_SORTED: WeakKeyDictionary[ExhaustiveInjections, dict[str, _Part]] = WeakKeyDictionary()
+
+
 def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_Part]:
+    if truth not in _SORTED:
+        _SORTED[truth] = _sorted_parts(truth)
+    by_name = _SORTED[truth]
+    if component is None:
+        return [*by_name.values()]
+    if component not in by_name:
+        msg = f"component={component!r} has no sites; there are {', '.join(by_name)}"
+        raise InjectionError(msg)
+    return [by_name[component]]
+
+
+def _sorted_parts(truth: ExhaustiveInjections) -> dict[str, _Part]:
+    inputs = inputs_of(truth)
     param = truth.sites["param"].cat
     home = truth.parameters.drop_duplicates("param").set_index("param")["component"]
     of_code = home.reindex(param.categories).to_numpy(dtype=object)
@@ -113,17 +132,15 @@ def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_P
     if not names:
         msg = "the truth has no sites to draw from"
         raise InjectionError(msg)
-    if component is not None and component not in names:
-        msg = f"component={component!r} has no sites; there are {', '.join(names)}"
-        raise InjectionError(msg)
     wrong, labels = wrong_counts(truth), component_names(truth)
-    components = []
-    for name in names if component is None else [component]:
+    components = {}
+    for name in names:
         inside = (of_code == name)[codes]
         bits_inside, count = bits[inside], wrong[inside]
         order = np.argsort(bits_inside, kind="stable")
-        size = np.bincount(bits_inside)
-        components.append(_Part(labels[name], count[order], np.append(0, np.cumsum(size))))
+        start = np.append(0, np.cumsum(np.bincount(bits_inside)))
+        exact = float(count.mean()) / inputs
+        components[name] = _Part(labels[name], count[order], start, exact, inputs)
     return components
 
 
@@ -253,16 +270,15 @@ def interval_funnel(
     """
     looks = sorted({whole_number("site_counts", count, least=2) for count in site_counts})
     share_between("confidence_level", confidence_level)
-    inputs = inputs_of(truth)
     samples = []
     for number, faults in enumerate(_parts(truth, component)):
+        inputs = faults.input_count
         rng = np.random.default_rng([seed, number])
         share = faults.wrong[rng.integers(0, len(faults.wrong), looks[-1])] / inputs
         at, ones = np.array(looks), np.ones(len(share))
         trials = at * float(inputs)
         table = intervals.running_intervals(share, ones, at, trials, confidence_level)
-        exact = float(faults.wrong.mean()) / inputs
-        samples.append(table.assign(group=faults.label, truth=exact))
+        samples.append(table.assign(group=faults.label, truth=faults.exact))
     result = pd.concat(samples, ignore_index=True).assign(**rules_told(truth.campaign.iloc[0]))
     return tables.INTERVAL_FUNNEL.of(result)
 

@@ -95,19 +95,28 @@ def parts(
     of_group = pairs.drop_duplicates().groupby("group")["name"].agg(set)
     is_blind = bool(_NO_CELLS & set(rules.by))
     result = Parts([], [], np.full(len(grouped.labels), np.nan), [])
+    # Whole cells of one draw need no words; of a map of bits that is every group of hundreds.
+    cover, owner, count = (
+        cells_drawn[name].to_numpy() for name in ("cover", "campaign_id", "drawn_count")
+    )
+    is_whole = (count == cells_drawn["element_count"]) & cells_drawn["is_known"] & (cover > 0)
+    is_whole = is_whole.to_numpy(dtype=bool)
     for number, key in enumerate(_texts(grouped.keys, columns)):
-        label = grouped.labels[number]
-        own_cells = cells_drawn.iloc[home.get(key, [])]
-        own_cells = own_cells[own_cells["campaign_id"].isin(of_group[number])]
-        if own_cells.empty or is_blind:
-            of_campaigns = cells_drawn[cells_drawn["campaign_id"].isin(of_group[number])]
+        label, own_names = grouped.labels[number], of_group[number]
+        own = np.asarray(home.get(key, []), dtype=np.intp)
+        own = own[np.isin(owner[own], list(own_names))]
+        if not len(own) or is_blind:
+            of_campaigns = cells_drawn[cells_drawn["campaign_id"].isin(own_names)]
             words, bits = _of_bits(of_campaigns, label, rules.by), np.nan
+        elif is_whole[own].all() and len({*zip(cover[own], owner[own], strict=True)}) == 1:
+            words, bits = Words(), float(count[own].sum())
         else:
-            words, bits = _words_and_bits(own_cells, label)
+            words, bits = _words_and_bits(cells_drawn.iloc[own], label)
         result.labels.append(_label(label, words, rules.by))
         result.drawn_from.append(str(words))
         result.bit_count[number] = bits
-        result.names.append(_names(own_cells, rules))
+        is_named = rules.average in MEMBERS
+        result.names.append(_names(cells_drawn.iloc[own], rules) if is_named else set())
     return result
 
 
@@ -140,20 +149,15 @@ def _texts(frame: pd.DataFrame, columns: list[str]) -> NDArray[Any]:
 
 
 def _names(own_cells: pd.DataFrame, rules: Rules) -> set[str]:
-    column = MEMBERS.get(rules.average)
-    if column is None or own_cells["element_count"].isna().any():
+    if own_cells["element_count"].isna().any():
         return set()
-    return set(own_cells.loc[(own_cells["cover"] > 0) | ~own_cells["is_known"], column])
+    is_drawn = (own_cells["cover"] > 0) | ~own_cells["is_known"]
+    return set(own_cells.loc[is_drawn, MEMBERS[rules.average]])
 
 
 def _words_and_bits(own_cells: pd.DataFrame, label: str) -> tuple[Words, float]:
     if not own_cells["is_known"].all():
         return _UNKNOWN, np.nan
-    is_whole = (own_cells["drawn_count"] == own_cells["element_count"]).all() and own_cells[
-        "cover"
-    ].min() > 0
-    if is_whole and own_cells["cover"].nunique() == 1 and own_cells["campaign_id"].nunique() == 1:
-        return Words(), float(own_cells["drawn_count"].sum())
     grouped = own_cells.groupby(["tensor", "bit"], sort=False)
     # The same cell in several campaigns is one part of the model.
     merged = grouped.first().assign(cover=grouped["cover"].sum()).reset_index()

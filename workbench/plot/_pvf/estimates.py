@@ -275,7 +275,7 @@ def _parts(rows: pd.DataFrame) -> pd.Series:
     if not by:
         return pd.Series("all", index=rows.index)
     words = rows[by].astype(object).where(rows[by].notna(), "not told").astype(str)
-    names = words.agg(", ".join, axis=1)
+    names = words[by[0]].str.cat(words[by[1:]], sep=", ")
     drawn = rows["drawn_from"].astype(object).groupby(names)
     origin = drawn.transform("first").where(drawn.transform("nunique") == 1, "part")
     return names.where(origin == "", origin + " of " + names)
