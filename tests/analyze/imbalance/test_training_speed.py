@@ -34,6 +34,20 @@ def test_adaptive_sharding_is_never_slower_than_either_way(stream):
     assert ratio["adaptive sharding"] >= max(1, ratio["documents sharded"]) - 1e-12
 
 
+def test_packings_made_before_give_the_same_speeds(stream):
+    ways = [
+        replace(PLAN, strategy="plain"),
+        replace(PLAN, strategy="greedy", window_batches=1),
+        replace(PLAN, strategy="delay queues"),
+    ]
+    packings = [analyze.packing(stream, way) for way in ways]
+    for shape in (Parallelism(chunks=2), Parallelism(context=4)):
+        speed = analyze.training_speed(packings, PLAN, shape)
+        pd.testing.assert_frame_equal(speed, analyze.training_speed(stream, PLAN, shape))
+    with pytest.raises(WorkbenchError, match="pass the packings of this plan"):
+        analyze.training_speed(packings, replace(PLAN, crossover_tokens=1.0), Parallelism())
+
+
 def test_equal_documents_gain_nothing():
     lengths = pd.DataFrame({"length_tokens": np.full(4 * 120 * 4, 8 * K)})
     plan = replace(PLAN, queues_from_tokens=())

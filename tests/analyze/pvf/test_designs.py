@@ -120,6 +120,15 @@ def test_the_intervals_of_a_growing_sample_close_in_on_the_truth(truth):
         analyze.interval_funnel(truth, component="side")
 
 
+def test_a_truth_whose_counts_were_changed_is_sorted_anew(truth):
+    own = dataclasses.replace(truth, sites=truth.sites.copy())
+    before = analyze.interval_funnel(own, component="top")
+    assert analyze.interval_funnel(own, component="top").equals(before)
+    own.sites["sdc_count"] = own.sites["sdc_count"] * 0
+    assert (before["truth"] > 0).all()
+    assert (analyze.interval_funnel(own, component="top")["truth"] == 0).all()
+
+
 @FEW
 @given(st.integers(0, 10_000))
 def test_a_sample_estimates_its_truth(truth, seed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,7 @@ from workbench.tables import (
 # forward ones, and five for the two of attention, one of which is recomputed.
 BACKWARD_LINEAR_RATIO = 2.0
 BACKWARD_ATTENTION_RATIO = 2.5
+_OVERHEAD = "overhead_cost must be 0 or more, not {}"
 
 
 @dataclass(frozen=True)
@@ -113,17 +114,20 @@ def micro_batch_costs(
         msg = f"strategy must be one of {get_args(ContextStrategy)}, not {strategy!r}"
         raise ValueError(msg)
     if not 0 <= overhead_cost < np.inf:
-        msg = f"overhead_cost must be 0 or more, not {overhead_cost}"
-        raise WorkbenchError(msg)
-    table = CONTEXT_SHARDING.check(sharding)
+        raise WorkbenchError(_OVERHEAD.format(overhead_cost))
+    return MICRO_BATCH_COSTS.check(
+        _costs(CONTEXT_SHARDING.check(sharding), strategy, overhead_cost)
+    )
+
+
+def _costs(table: pd.DataFrame, strategy: ContextStrategy, overhead: float) -> pd.DataFrame:
     linear, attention = table["linear_cost"], table[f"{strategy.replace(' ', '_')}_cost"]
-    costs = table[["batch", "micro_batch", "length_tokens"]].assign(
-        forward_cost=linear + attention + overhead_cost,
+    return table[["batch", "micro_batch", "length_tokens"]].assign(
+        forward_cost=linear + attention + overhead,
         backward_cost=BACKWARD_LINEAR_RATIO * linear
         + BACKWARD_ATTENTION_RATIO * attention
-        + overhead_cost,
+        + overhead,
     )
-    return MICRO_BATCH_COSTS.check(costs)
 
 
 def training_steps(costs: pd.DataFrame, parallelism: Parallelism) -> pd.DataFrame:
@@ -153,6 +157,10 @@ def training_steps(costs: pd.DataFrame, parallelism: Parallelism) -> pd.DataFram
     stage is free and its input is there; transfers are free. Replicas take micro-batches in
     order and wait for each other at the end of the step.
     """
+    return TRAINING_STEPS.of(_steps(MICRO_BATCH_COSTS.check(costs), parallelism))
+
+
+def _steps(costs: pd.DataFrame, parallelism: Parallelism) -> dict[str, Any]:
     forward, backward, tokens, batches = _shaped(costs, parallelism)
     step = _step(forward, backward, parallelism)
     # The same step with equal micro-batches: what is longer than that is imbalance, not bubble.
@@ -161,20 +169,18 @@ def training_steps(costs: pd.DataFrame, parallelism: Parallelism) -> pd.DataFram
     work = forward + backward
     busy = work.sum(axis=(0, 1))
     room = step.max(axis=0) * parallelism.data * parallelism.pipeline
-    return TRAINING_STEPS.of(
-        {
-            "batch": batches,
-            "length_tokens": tokens,
-            "step_cost": step.max(axis=0),
-            "even_cost": _step(mean, mean_back, parallelism).max(axis=0),
-            "bubble_share": np.clip(1 - busy / np.where(room > 0, room, 1), 0, 1),
-            "dp_rank": step.argmax(axis=0),
-            # With equal stages every pass waits for the heaviest micro-batch sooner or later;
-            # it is counted replica by replica.
-            "critical_micro_batch": work.swapaxes(0, 1).reshape(-1, work.shape[2]).argmax(axis=0),
-            "note": _doubt(len(forward), parallelism),
-        }
-    )
+    return {
+        "batch": batches,
+        "length_tokens": tokens,
+        "step_cost": step.max(axis=0),
+        "even_cost": _step(mean, mean_back, parallelism).max(axis=0),
+        "bubble_share": np.clip(1 - busy / np.where(room > 0, room, 1), 0, 1),
+        "dp_rank": step.argmax(axis=0),
+        # With equal stages every pass waits for the heaviest micro-batch sooner or later;
+        # it is counted replica by replica.
+        "critical_micro_batch": work.swapaxes(0, 1).reshape(-1, work.shape[2]).argmax(axis=0),
+        "note": _doubt(len(forward), parallelism),
+    }
 
 
 def _doubt(micro_batches: int, parallelism: Parallelism) -> str:
@@ -212,7 +218,7 @@ def pipeline(
     WorkbenchError
         If there is no such batch, or as :func:`training_steps`.
     """
-    step_costs = costs[costs["batch"] == batch]
+    step_costs = MICRO_BATCH_COSTS.check(costs)[costs["batch"] == batch]
     if step_costs.empty:
         msg = f"no batch {batch}; there are {costs['batch'].nunique():,}, from 0"
         raise WorkbenchError(msg)
@@ -240,7 +246,7 @@ def pipeline(
 def _shaped(
     costs: pd.DataFrame, parallelism: Parallelism
 ) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
-    costs = MICRO_BATCH_COSTS.check(costs).sort_values(["batch", "micro_batch"])
+    costs = costs.sort_values(["batch", "micro_batch"])
     batches = costs["batch"].unique()
     count = len(costs) // max(len(batches), 1)
     sizes = costs.groupby("batch").size()
@@ -377,6 +383,8 @@ def training_speed(
         _Recipe("delay queues, adaptive", "adaptive sharding", queues, "adaptive"),
         _Recipe("delay queues, hybrid", "adaptive sharding", queues, "hybrid"),
     )
+    if not 0 <= overhead_cost < np.inf:
+        raise WorkbenchError(_OVERHEAD.format(overhead_cost))
     packed = dict(zip(ways, lengths, strict=True))
     shared = {
         way: context_sharding(packed[way], ranks=parallelism.context, launch_tokens=launch_tokens)
@@ -384,19 +392,15 @@ def training_speed(
     }
     names = ["imbalance_ratio", "delay_batches", "memory_ratio", "left_square_share"]
     names += ["is_stable", "note"]
-    balances = {
-        way: packing_balance(packed[way], edge_batches=edge_batches).iloc[0][names].to_dict()
-        for way in packed
-    }
+    balance = packing_balance(lengths, edge_batches=edge_batches)[names]
+    balances = {way: row.to_dict() for way, (_, row) in zip(ways, balance.iterrows(), strict=True)}
     rows = []
     for recipe in recipes:
         fixed: tuple[ContextStrategy, ...] = ("per sequence", "per document")
         choices = fixed if recipe.strategy is None else (recipe.strategy,)
         speeds = []
         for strategy in choices:
-            costs = micro_batch_costs(
-                shared[recipe.plan], strategy=strategy, overhead_cost=overhead_cost
-            )
+            costs = _costs(shared[recipe.plan], strategy, overhead_cost)
             speeds.append((*_speed(costs, parallelism, edge_batches), strategy))
         # The speed leads the tuple, so the faster choice for the whole run wins.
         speed, bubble, doubt, strategy = max(speeds)
@@ -422,8 +426,8 @@ def _speed(costs: pd.DataFrame, parallelism: Parallelism, edge: int) -> tuple[fl
     edge = edge if total > 3 * edge else total // 6
     # Queues fill and empty at both ends of a run, and neither is how training goes on.
     inner = costs[costs["batch"].between(edge, total - edge - 1)]
-    steps = training_steps(inner, parallelism)
-    time = steps["step_cost"].to_numpy()
+    steps = _steps(inner, parallelism)
+    time = steps["step_cost"]
     tokens = float(steps["length_tokens"].sum() / time.sum())
     idle = float(np.average(steps["bubble_share"], weights=time))
-    return tokens, idle, str(steps["note"].iloc[0])
+    return tokens, idle, steps["note"]

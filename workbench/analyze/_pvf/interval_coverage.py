@@ -106,13 +106,17 @@ def interval_coverage(
 
 
 # A truth has millions of sites: sorted once, they serve every seed as long as the truth is there.
-_SORTED: WeakKeyDictionary[ExhaustiveInjections, dict[str, _Part]] = WeakKeyDictionary()
+# The sums tell whether somebody has changed its counts since.
+_SORTED: WeakKeyDictionary[ExhaustiveInjections, tuple[list[int], dict[str, _Part]]]
+_SORTED = WeakKeyDictionary()
 
 
 def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_Part]:
-    if truth not in _SORTED:
-        _SORTED[truth] = _sorted_parts(truth)
-    by_name = _SORTED[truth]
+    sums = [int(truth.sites[name].to_numpy().sum()) for name in ("sdc_count", "due_count")]
+    kept, by_name = _SORTED.get(truth, (None, {}))
+    if kept != sums:
+        by_name = _sorted_parts(truth)
+        _SORTED[truth] = sums, by_name
     if component is None:
         return [*by_name.values()]
     if component not in by_name:
