@@ -163,7 +163,7 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None
 
 
 def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
+    return f"{count} {noun if count == 1 else f'{noun}s'.replace('ys', 'ies')}"
 
 
 def _held(bundle: Bundle) -> str:
@@ -363,8 +363,9 @@ def compare(
     by a range that repeats in both, or per second and per call. More runs, or a folder of them:
     one row per run, and the first run of a lasting change.
     Every difference has an interval; it is "changed" where chance does not explain it, corrected
-    for the number of quantities compared, else "not resolvable". Exit code 0 if nothing changed, 1
-    if something did, 2 if the runs cannot be compared, or no file of a kind that one holds can be
+    for the number of quantities compared, else "not resolvable". The first line is the verdict:
+    slower, faster, equal, or why it cannot be resolved. Exit code 0 if the runs are equal, 1 if
+    something changed, 2 if that cannot be resolved, or no file of a kind that one holds can be
     read.
 
     \b
@@ -374,6 +375,7 @@ def compare(
       workbench compare runs/
     """
     from workbench import analyze, plot
+    from workbench._shared.run_verdict import UNRESOLVED, trend_verdict
 
     runs = _Runs(
         _runs_of(paths, halves=halves), options_of(tz, year, boot_time, node, unit, window)
@@ -383,19 +385,22 @@ def compare(
     if len(names) > 2:
         trend = analyze.run_trend(runs)
         table = analyze.run_changes(trend)
-        answer: dict[str, Any] = {"runs": records(trend), "changes": records(table)}
+        outcome, verdict = trend_verdict(trend, table)
+        answer: dict[str, Any] = {"outcome": outcome, "verdict": verdict, "runs": records(trend),
+                                  "changes": records(table)}  # fmt: skip
         lines, written = _trend_lines(trend, table), trend
     else:
         bundles = analyze.run_halves(runs[names[0]]) if halves else [runs[name] for name in names]
         table = written = analyze.run_comparison(*bundles, run_spread_share=run_spread / 100)
         answer = {str(name): value for name, value in table.attrs.items()}
+        outcome, verdict = answer["outcome"], answer["verdict"]
         answer["rows"] = records(table)
         lines = _comparison_lines(table, top)
     refuse_idle_window(runs.options, runs.told)
     if as_json:
         print_json({**answer, "errors": runs.errors})
     else:
-        for line in lines:
+        for line in [verdict, *lines]:
             typer.echo(plain(line))
     if csv is not None:
         written.to_csv(csv, index=False)
@@ -408,8 +413,11 @@ def compare(
         )  # fmt: skip
         html.write_text(page, encoding="utf-8")
         tell(f"page in {html}")
-    if runs.errors or (table["verdict"] == "changed").any():
-        raise typer.Exit(IMPOSSIBLE if runs.errors else LOOK)
+    is_changed = bool((table["verdict"] == "changed").any())
+    if runs.errors or (outcome == UNRESOLVED and not is_changed):
+        raise typer.Exit(IMPOSSIBLE)
+    if is_changed:
+        raise typer.Exit(LOOK)
 
 
 class _Runs(Mapping[str, Any]):
@@ -467,11 +475,11 @@ def _runs_of(paths: list[Path], *, halves: bool) -> list[Path]:
 
 
 def _comparison_lines(table: pd.DataFrame, top: int) -> Iterator[str]:
-    changed = int((table["verdict"] == "changed").sum())
-    yield f"{changed} of {len(table)} quantities changed from A to B."
+    yield from (_difference(row) for row in table.head(top).itertuples())
     yield from (f"Not like with like: {text}" for text in table.attrs["warnings"])
     yield from (f"Doubt: {text}" for text in table.attrs["doubts"])
-    yield from (_difference(row) for row in table.head(top).itertuples())
+    changed = int((table["verdict"] == "changed").sum())
+    yield f"{changed} of {_counted(len(table), 'quantity')} changed from A to B."
 
 
 def _trend_lines(trend: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
@@ -479,7 +487,6 @@ def _trend_lines(trend: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
 
     from workbench._shared.numbers import significant
 
-    yield f"{len(trend)} runs; {int((changes['verdict'] == 'changed').sum())} quantities changed."
     named = changes.assign(name=changes["quantity"] + " from " + changes["first_run"] + " on")
     row: Any
     for row in named.rename(columns={"before": "a", "after": "b"}).itertuples():

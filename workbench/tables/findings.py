@@ -85,7 +85,8 @@ FINDING_QUALITY = table("""
 
 
 RUN_COMPARISON = table("""
-    run_comparison: One row per quantity of two runs, the most expensive resolved change first.
+    run_comparison: One row per quantity of two runs: the step time, resolved changes, then the rest,
+        each by its share of the step.
 
     quantity: category - step time, time by kind, kernel, collective, energy of a step, failures, or
         interruptions; without steps times by kind, kernel, and module or range per second, kernel

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from workbench._shared.numbers import not_negative, share_between
+from workbench._shared.run_verdict import comparison_verdict
 from workbench.analyze._failures.failure_rows import poisson_interval
 from workbench.analyze._fleet.run_samples import (
     ENERGY,
@@ -80,7 +81,8 @@ def run_comparison(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.RUN_COMPARISON`, one row per quantity.
-        ``attrs["warnings"]`` lists in what the runs are not alike: ranks, GPUs, kernels, sizes of
+        ``attrs["outcome"]`` is slower, faster, changed, equal or cannot be resolved, and
+        ``attrs["verdict"]`` the sentence that says so, with the reason. ``attrs["warnings"]`` lists in what the runs are not alike: ranks, GPUs, kernels, sizes of
         groups, tokens per step. ``attrs["doubts"]`` lists what the intervals do not know.
 
     Raises
@@ -140,6 +142,7 @@ def run_comparison(
         if run.trace is not None and _has_work(run):
             doubts += [f"{side}: {text}" for text in recording_doubts(run.trace.events)]
     table.attrs["doubts"] = doubts + _doubts(pairs, run_spread_share=spread)
+    table.attrs["outcome"], table.attrs["verdict"] = comparison_verdict(table)
     return table
 
 
@@ -164,7 +167,7 @@ def _without_steps(
 
 
 def _judged(table: pd.DataFrame, asked: int, level: float, least_share: float) -> pd.DataFrame:
-    """Correct the p-values, call what changed, and put the most expensive change first."""
+    """Correct the p-values, call what changed; the step comes first, the rest by its share."""
     table["p_value_share"] = (table["p_value_share"].astype("Float64") * asked).clip(upper=1)
     is_time = table["unit"] == "ms per step"
     # Of a quantity that is all of the step, or none of it: the step of A is the scale of both.
@@ -179,7 +182,8 @@ def _judged(table: pd.DataFrame, asked: int, level: float, least_share: float) -
     is_changed = (effect >= least_share) & is_sure
     table["verdict"] = np.where(is_changed, "changed", "not resolvable")
     # A share of the step is a cost; ratios of energy and of failure rates are none.
-    order = np.lexsort([-effect.fillna(0).where(is_changed, 0), ~is_time, ~is_changed])
+    is_step = table["quantity"] == STEP[0]
+    order = np.lexsort([-effect.fillna(0), ~is_time, ~is_changed, ~is_step])
     table = table.iloc[order].reset_index(drop=True)
     return RUN_COMPARISON.of(table)
 
@@ -350,7 +354,8 @@ def _doubts(pairs: Mapping[Key, Pair], *, run_spread_share: float) -> list[str]:
     steps: Any = pairs.get(STEP, ())
     for side, values in zip("AB", steps, strict=False):
         if len(values) < _FEW_STEPS:
-            doubts.append(f"{side} has {len(values)} steps: too few to see slow drifts")
+            steps_text = f"{len(values)} step{'s' * (len(values) != 1)}"
+            doubts.append(f"{side} has {steps_text}: too few to see slow drifts")
         elif (ratio := lag_one(values)) > _CORRELATED:
             doubts.append(
                 f"neighbouring steps of {side} resemble each other (correlation {ratio:.2g}): its "

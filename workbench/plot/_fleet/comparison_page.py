@@ -158,7 +158,7 @@ def run_trend_page(
             body += _section(f"Largest change, {unit}", of_unit, heads=("before", "after"))
     body += f"<h2>Runs</h2>{_runs(table)}"
     is_made = synthetic or bool(table["is_synthetic"].any())
-    return _page(trend_claim(changes), notes, body, source, synthetic=is_made)
+    return _page(trend_claim(table, changes), notes, body, source, synthetic=is_made)
 
 
 def _page(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench._shared.run_verdict import comparison_verdict, trend_verdict
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import Frame, colour, left_margin
-from workbench.plot._style.text import between, digits, label, safe
+from workbench.plot._style.text import label, safe
 from workbench.tables import RUN_CHANGES, RUN_COMPARISON, RUN_TREND
 
 _TIME = "ms per step"
@@ -42,8 +43,8 @@ def run_comparison(
     >>> bundle = load.bundle(datasets.path("fleet-demo") / "traces", progress=False)
     >>> table = analyze.run_comparison(*analyze.run_halves(bundle))
     >>> figure = run_comparison(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    No change of step time is resolvable: B minus A is 33.3 ms per step (-276 to 343)
+    >>> print(figure.layout.meta["claim"])  # doctest: +ELLIPSIS
+    Cannot be resolved: of steps that vary so much a change below 132 % is not seen...
     """
     frame = Frame(source, synthetic)
     RUN_COMPARISON.check(table)
@@ -86,22 +87,12 @@ def run_comparison(
 
 
 def comparison_claim(table: pd.DataFrame) -> str:
-    """State the change of the step time, or of the first quantity where there is none."""
-    steps = table[table["quantity"] == "step time"]
-    row = (steps if len(steps) else table).iloc[0]
-    low, high = row["low"], row["high"]
-    extent = "" if pd.isna(low) else f" ({digits(float(low))} to {digits(float(high))})"
-    if row["verdict"] != "changed":
-        name = "step time" if len(steps) else f"{row['quantity']}, {safe(row['name'])}"
-        changed = int((table["verdict"] == "changed").sum())
-        tail = f"; {changed} of {len(table)} quantities changed" if changed else ""
-        difference = f"{digits(float(row['difference']))} {row['unit']}{extent}"
-        return f"No change of {name} is resolvable: B minus A is {difference}{tail}"
-    word = "more" if row["difference"] > 0 else "less"
-    size = digits(abs(float(row["difference"])))
-    if len(steps):
-        return f"A step of B takes {size} ms {word}{extent}"
-    return f"{row['quantity']}, {safe(row['name'])}: B has {size} {row['unit']} {word}{extent}"
+    """Return the verdict of the comparison, as every output states it."""
+    return _as_title(comparison_verdict(table).sentence)
+
+
+def _as_title(sentence: str) -> str:
+    return safe(sentence[:1].upper() + sentence[1:])
 
 
 def run_trend(
@@ -131,8 +122,8 @@ def run_trend(
     >>> table = analyze.run_trend(runs)
     >>> changes = analyze.run_changes(table)
     >>> figure = run_trend(table, changes, source="simulated jobs", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    No lasting change of the step time is resolvable over 6 runs
+    >>> print(figure.layout.meta["claim"])  # doctest: +ELLIPSIS
+    Cannot...
     """
     frame = Frame(source, synthetic or bool(table["is_synthetic"].any()))
     RUN_TREND.check(table)
@@ -157,21 +148,13 @@ def run_trend(
     if row is not None and row["verdict"] == "changed":
         at = runs["run"].tolist().index(row["first_run"])
         figure.add_vline(x=at - 0.5, line_dash="dash", line_color=colour("neutral"))
-    return frame.finish(figure, claim=trend_claim(changes), note="bars: interval over the steps")
+    return frame.finish(figure, claim=trend_claim(table, changes), note="bars: interval over the steps")
 
 
-def trend_claim(changes: pd.DataFrame) -> str:
-    """State the change of the step time, or that none is resolvable."""
+def trend_claim(table: pd.DataFrame, changes: pd.DataFrame) -> str:
+    """Return the verdict of the trend, as every output states it."""
     RUN_CHANGES.check(changes)
-    row = _change_of(changes, "step time")
-    if row is None:
-        return "Fewer than four runs have steps: a change cannot be told from chance"
-    extent = between(float(row["low"]), float(row["high"]))
-    if row["verdict"] != "changed":
-        return f"No lasting change of the step time is resolvable over {row['run_count']} runs"
-    word = "longer" if row["difference"] > 0 else "shorter"
-    size = digits(abs(float(row["difference"])))
-    return f"From {safe(row['first_run'])} on, steps are {word} by {size} ms ({extent})"
+    return _as_title(trend_verdict(table, changes).sentence)
 
 
 def _change_of(changes: pd.DataFrame, quantity: str) -> pd.Series | None:
