@@ -8,6 +8,7 @@ these commands print. Run it after notebooks were published or messages were rew
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -59,8 +60,20 @@ def with_outputs(text: str, pages: str = "") -> str:
         # Commands name the bundled data as seen from the root, and write beside it.
         (Path(folder) / "data").symlink_to(ROOT / "data")
         (Path(folder) / "runs").mkdir()
-        (Path(folder) / "runs" / "monday").symlink_to(ROOT / "data" / "fleet-demo" / "traces")
+        monday = ROOT / "data" / "fleet-demo" / "traces"
+        (Path(folder) / "runs" / "monday").symlink_to(monday)
+        _at_half_speed(monday, Path(folder) / "runs" / "tuesday")
         return CONSOLE.sub(lambda match: _session(match[0], folder, pages), text)
+
+
+def _at_half_speed(source: Path, target: Path) -> None:
+    """Copy traces with all times doubled: a run in which a change is found."""
+    target.mkdir()
+    for file in source.glob("*.json.gz"):
+        document = json.loads(gzip.decompress(file.read_bytes()))
+        for event in document["traceEvents"]:
+            event |= {name: 2 * event[name] for name in ("ts", "dur") if name in event}
+        (target / file.name).write_bytes(gzip.compress(json.dumps(document).encode(), 1))
 
 
 def _session(console: str, folder: str, pages: str) -> str:

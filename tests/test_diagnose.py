@@ -23,8 +23,8 @@ def test_the_bundled_job_gets_its_injected_faults_told(fleet_demo):
     assert "SYNTHETIC DATA" in shown
     for sentence in (
         "GPU has fallen off the bus: the job stood still for 57 s and repeated 19 steps",
-        "Rank 6 holds up the other 7: its compute kernels take longer",
-        "Rank 3 holds up the other 7: it waits for its data loader",
+        "Rank 6 delays the other 7: its compute kernels take longer",
+        "Rank 3 delays the other 7: it waits for its data loader",
         "1 of 12 GPUs is capped by its power limit",
     ):
         assert sentence in shown

@@ -130,8 +130,9 @@ def _by_calls(table: pd.DataFrame) -> tuple[str, str, Any]:
     calls = table[(table["quantity"] == "kernel call") & (table["verdict"] == "changed")]
     if len(calls):
         cost = calls["difference"] * calls[["a_count", "b_count"]].min(axis=1)
-        row = calls.loc[cost.abs().idxmax()]
-        word = "slower" if float(cost.sum()) > 0 else "faster"
+        is_slower = float(cost.sum()) > 0
+        row = calls.iloc[int((cost if is_slower else -cost).to_numpy().argmax())]
+        word = "slower" if is_slower else "faster"
         return word, f"{word}, by the calls of kernels: {_values(row)}", row
     totals = table[table["quantity"] == "whole trace"]
     row = (totals if len(totals) else table).iloc[0]

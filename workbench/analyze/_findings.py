@@ -14,6 +14,7 @@ from workbench.analyze._communication import findings as _communication  # noqa:
 from workbench.analyze._failures import findings as _failures  # noqa: F401 - registers its rules
 from workbench.analyze._fleet import findings as _fleet  # noqa: F401
 from workbench.analyze._imbalance import findings as _imbalance  # noqa: F401
+from workbench.analyze._lib.advice import advice_for
 from workbench.analyze._lib.finding_rules import RULES, LacksDataError, Rule, thresholds_text
 from workbench.analyze._perfmodel import findings as _perfmodel  # noqa: F401
 from workbench.analyze._power import findings as _power  # noqa: F401
@@ -39,6 +40,15 @@ from workbench.tables import (
 
 Loaded = Bundle | Trace | RankFiles | PowerLog | JobLog | FailureLog | FlightRecording
 Loaded |= MemoryRecording | Injections
+# By kind of data the field of a bundle that holds it.
+_FIELDS = {
+    "traces": "trace", "power logs": "power", "job logs": "job", "failure logs": "failures",
+    "flight-recorder dumps": "flight", "memory snapshots": "memory", "injections": "injections",
+    "job operations": "operations", "document lengths": "document_lengths",
+}  # fmt: skip
+# A finding, and the rule that may say the contrary of it.
+_CONTRADICTED = {"exposed_communication": "communication_on_path"}
+_MOST_DOUBTS = 3
 _CONFIDENCE = ("high", "medium", "low")
 # A name such as node-1e05 is not a number.
 _POWER_OF_TEN = re.compile(r"(?<![\w.-])\d(?:\.\d+)?e[+-]\d+(?![\w.])")
@@ -108,15 +118,26 @@ def findings(
     chosen = _chosen(domains, rules)
     settings = _settings(thresholds or {}, chosen)
     evidence: dict[type[Any], Any] = {}
+    doubts = {need: _loader_doubt(getattr(held, field)) for need, field in _FIELDS.items()}
     rows: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
-    for rule in chosen:
+
+    def asked(rule: Rule, thresholds: Mapping[str, float]) -> Any:
         if rule.evidence not in evidence:
             evidence[rule.evidence] = rule.evidence.of(held)
-        made, answer = _ask(rule, evidence[rule.evidence], settings[rule.name])
+        doubt = "; ".join(filter(None, (doubts.get(need) for need in rule.needs)))
+        return _ask(rule, evidence[rule.evidence], thresholds, doubt)
+
+    for rule in chosen:
+        made, answer = asked(rule, settings[rule.name])
         rows += made
         answers.append(answer)
-    rows = _told_once(rows, answers)
+    # A rule of another domain may say the contrary, and the pages must not differ.
+    own = {rule.name for rule in chosen}
+    for name in sorted(_contrary_to(rows) - own if rules is None else ()):
+        rows += asked(RULES[name], RULES[name].thresholds)[0]
+    rows = [row for row in _told_once(rows, answers) if row["rule"] in own]
+    _in_words_of(held.trace, rows)
     table = FINDINGS.cast(pd.DataFrame(rows, columns=list(FINDINGS.columns)))
     table = table[~(table["time_share"] < least_time_share).fillna(value=False)]
     table = _ranked(table)
@@ -206,13 +227,12 @@ def _settings(thresholds: Mapping[str, float], rules: list[Rule]) -> dict[str, d
 
 
 def _ask(
-    rule: Rule, evidence: Any, settings: Mapping[str, float]
+    rule: Rule, evidence: Any, settings: Mapping[str, float], doubt: str
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the rows that a rule finds, and how it answered."""
     if evidence is None:
         return [], _answer(rule, settings, "no data", note=f"needs {' and '.join(rule.needs)}")
     try:
-        doubt = getattr(evidence, "doubt", "")
         made = [_doubted(asdict(finding), doubt) for finding in rule.find(evidence, **settings)]
     except LacksDataError as error:
         return [], _answer(rule, settings, "no data", note=str(error).partition("\n")[0])
@@ -226,6 +246,25 @@ def _ask(
     return rows, _answer(rule, settings, "found" if rows else "nothing", count=len(rows))
 
 
+def _loader_doubt(loaded: Any) -> str:
+    """Return what the loader of some files found suspicious; '' if nothing."""
+    if isinstance(loaded, pd.DataFrame):
+        return "; ".join(loaded.attrs.get("doubts", ()))
+    quality = getattr(loaded, "quality", None)
+    if quality is None:
+        return ""
+    rows = quality[quality["finding"] == "suspicious"]
+    files = quality.loc[quality["finding"] == "read", "source"].nunique()
+    texts = [
+        f"the files have {same['count'].sum():,} {what}"
+        + f" (in {same['source'].nunique():,} of {files:,} files)" * (files > 1)
+        for what, same in rows.groupby("what", sort=False)
+    ]
+    return "; ".join(
+        [*texts[:_MOST_DOUBTS], *["more: workbench check"][: len(texts) - _MOST_DOUBTS]]
+    )
+
+
 def _doubted(row: dict[str, Any], doubt: str) -> dict[str, Any]:
     """Lower the confidence of what rests on a log that its loader doubts."""
     if not doubt:
@@ -234,9 +273,24 @@ def _doubted(row: dict[str, Any], doubt: str) -> dict[str, Any]:
     return row | {"confidence": sure, "doubt": "; ".join(filter(None, (row["doubt"], doubt)))}
 
 
+def _contrary_to(rows: list[dict[str, Any]]) -> set[str]:
+    """Return the rules that may say the contrary of what was found."""
+    return {_CONTRADICTED[row["rule"]] for row in rows if row["rule"] in _CONTRADICTED}
+
+
+def _in_words_of(trace: Trace | None, rows: list[dict[str, Any]]) -> None:
+    """Write the next steps on traces for the framework of the trace."""
+    for row in rows:
+        if "traces" in RULES[row["rule"]].needs:
+            row["next_step"] = advice_for(trace, row["next_step"])
+
+
 def _told_once(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out what a rule of other evidence says too, and say so in the answers."""
-    telling = {row["rule"] for row in rows}
+    """Leave out what a rule of other evidence says too, and say so in the answers.
+
+    What contradicts a finding becomes its doubt, and its next step: both are one finding.
+    """
+    telling = {row["rule"]: row for row in rows}
     once = []
     by_rule = {answer["rule"]: answer for answer in answers}
     for row in rows:
@@ -244,10 +298,14 @@ def _told_once(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> lis
         if teller is None:
             once.append(row)
             continue
-        answer = by_rule[row["rule"]]
-        count = answer["finding_count"] - 1
-        state, note = "found" if count else "nothing", f"reported by the rule {teller}"
-        answer.update(finding_count=count, state=state, note=note)
+        if row["is_contrary"]:
+            contrary = f"by a replay, {row['finding'][:1].lower()}{row['finding'][1:]}"
+            doubt = "; ".join(filter(None, (contrary, telling[teller]["doubt"])))
+            telling[teller].update(doubt=doubt, next_step=row["next_step"], confidence="low")
+        if (answer := by_rule.get(row["rule"])) is not None:
+            count = answer["finding_count"] - 1
+            state, note = "found" if count else "nothing", f"reported by the rule {teller}"
+            answer.update(finding_count=count, state=state, note=note)
     return once
 
 

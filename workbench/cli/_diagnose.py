@@ -114,8 +114,13 @@ def diagnose(
         raise typer.Exit(IMPOSSIBLE)
     if len(found.findings):
         raise typer.Exit(LOOK)
-    if (found.rules["state"] == "no data").all():
+    if not _applied(found.rules):
         raise typer.Exit(IMPOSSIBLE)
+
+
+def _applied(rules: pd.DataFrame) -> int:
+    """Count the rules that had data to look at, and could."""
+    return int(rules["state"].isin(["found", "nothing"]).sum())
 
 
 def cost_text(row: Any) -> str:
@@ -139,14 +144,14 @@ def _print(found: Findings, bundle: Bundle, paths: list[Path], top: int) -> None
         typer.echo(_SYNTHETIC)
     _tell_of_quality(bundle.quality, width)
     count = len(found.findings)
-    asked = int((found.rules["state"] != "no data").sum())
-    if not asked:
+    applied, of_all = _applied(found.rules), len(found.rules)
+    if not applied:
         typer.echo("No rule ran: none has enough data to look at.")
     elif not count:
-        typer.echo(f"Nothing found by {_counted(asked, 'rule')}.")
+        typer.echo(f"Nothing found by {_counted(applied, 'rule')}, of {of_all}.")
     else:
         shown = (f", the first {top}" if top > 1 else ", the first") if count > top else ""
-        typer.echo(f"{_counted(count, 'finding')} of {_counted(asked, 'rule')}{shown}; "
+        typer.echo(f"{_counted(count, 'finding')}{shown}; {applied} of {of_all} rules applied; "
                    "costs may overlap.\n")  # fmt: skip
     for number, row in enumerate(found.findings.head(top).itertuples(), 1):
         typer.echo(_block(number, row, width))
@@ -191,12 +196,15 @@ def _with_count(text: str, count: int) -> str:
 
 def _tell_of_quality(quality: pd.DataFrame | None, width: int) -> None:
     """Tell of what could not be read, of traces without work for rules, and of odd durations."""
+    from workbench._shared.time_groups import SHARE_NO_TIME
+
     if quality is None:
         return
     for what in [*_not_read(quality), *_not_understood(quality)]:
         tell(what)
     for what in [*_limits(quality), *_about_work(quality)]:
-        typer.echo(_wrapped("traces", what, width, indent=0))
+        name = "times" if SHARE_NO_TIME in what else "traces"
+        typer.echo(_wrapped(name, what, width, indent=0))
 
 
 def _not_read(quality: pd.DataFrame) -> list[str]:
@@ -232,10 +240,12 @@ def unread(quality: pd.DataFrame | None) -> list[str]:
 def _limits(quality: pd.DataFrame) -> list[str]:
     """Return which of several windows was read, and whose history begins late."""
     from workbench._shared.kernel_kinds import OVERFLOWED, SEVERAL_WINDOWS
+    from workbench._shared.time_groups import SHARE_NO_TIME
 
     is_read = quality["finding"] != "skipped by design"
     rows = quality[is_read & quality["what"].str.startswith((SEVERAL_WINDOWS, OVERFLOWED))]
-    return [
+    apart = quality.loc[quality["what"].str.contains(SHARE_NO_TIME, regex=False), "what"].unique()
+    return [say(text) for text in apart] + [
         say(f"{what} ({_named(same['source'].tolist())})")
         for what, same in rows.groupby("what", sort=False)
     ]
@@ -375,7 +385,7 @@ def compare(
       workbench compare runs/
     """
     from workbench import analyze, plot
-    from workbench._shared.run_verdict import UNRESOLVED, trend_verdict
+    from workbench._shared.run_verdict import trend_verdict
 
     runs = _Runs(
         _runs_of(paths, halves=halves), options_of(tz, year, boot_time, node, unit, window)
@@ -385,23 +395,23 @@ def compare(
     if len(names) > 2:
         trend = analyze.run_trend(runs)
         table = analyze.run_changes(trend)
-        outcome, verdict = trend_verdict(trend, table)
-        answer: dict[str, Any] = {"outcome": outcome, "verdict": verdict, "runs": records(trend),
+        word, sentence = trend_verdict(trend, table)
+        answer: dict[str, Any] = {"outcome": word, "verdict": sentence, "runs": records(trend),
                                   "changes": records(table)}  # fmt: skip
         lines, written = _trend_lines(trend, table), trend
     else:
         bundles = analyze.run_halves(runs[names[0]]) if halves else [runs[name] for name in names]
         table = written = analyze.run_comparison(*bundles, run_spread_share=run_spread / 100)
-        answer = {str(name): value for name, value in table.attrs.items()}
-        outcome, verdict = answer["outcome"], answer["verdict"]
-        answer["rows"] = records(table)
+        answer = {
+            **{str(name): value for name, value in table.attrs.items()},
+            "rows": records(table),
+        }
         lines = _comparison_lines(table, top)
     refuse_idle_window(runs.options, runs.told)
     if as_json:
         print_json({**answer, "errors": runs.errors})
     else:
-        for line in [verdict, *lines]:
-            typer.echo(plain(line))
+        typer.echo("\n".join(plain(line) for line in [answer["verdict"], *lines]))
     if csv is not None:
         written.to_csv(csv, index=False)
     if html is not None:
@@ -413,11 +423,17 @@ def compare(
         )  # fmt: skip
         html.write_text(page, encoding="utf-8")
         tell(f"page in {html}")
+    raise typer.Exit(_exit_code(answer["outcome"], runs.errors, table))
+
+
+def _exit_code(outcome: str, errors: Sequence[str], table: pd.DataFrame) -> int:
+    """Return 2 for an error and for an answer that is none, else 1 for a change."""
+    from workbench._shared.run_verdict import UNRESOLVED
+
     is_changed = bool((table["verdict"] == "changed").any())
-    if runs.errors or (outcome == UNRESOLVED and not is_changed):
-        raise typer.Exit(IMPOSSIBLE)
-    if is_changed:
-        raise typer.Exit(LOOK)
+    if errors or (outcome == UNRESOLVED and not is_changed):
+        return IMPOSSIBLE
+    return LOOK if is_changed else 0
 
 
 class _Runs(Mapping[str, Any]):

@@ -17,6 +17,7 @@ from workbench.load._files.text import CUT_LINE, REST
 from workbench.load._files.time import BootTime, Hosts
 from workbench.load._files.wanted import STORED_SUFFIX
 from workbench.load._fleet.same_job import same_job
+from workbench.load._fleet.several_jobs import read_kind
 from workbench.load._power.part import Unit
 from workbench.load._traces.rank_files import many_ranks, quality_of_ranks
 from workbench.load.kinds import Kind, Options, Told, kind_named, told, unfit
@@ -122,8 +123,8 @@ def _read(
     ):
         return None, quality_of_ranks(ranks, progress=progress)
     if not kind.is_one_file:
-        loaded = kind.read(path, options, progress=progress)
-        return loaded, loaded.quality
+        loaded, notes = read_kind(path, files, kind, options, progress=progress)
+        return loaded, QUALITY.joined([loaded.quality, quality_frame(notes)])
     rows: list[Finding] = []
     dropped = Dropped()
     for label, kinds in files.kinds.items():

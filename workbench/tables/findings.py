@@ -85,8 +85,8 @@ FINDING_QUALITY = table("""
 
 
 RUN_COMPARISON = table("""
-    run_comparison: One row per quantity of two runs: the step time, resolved changes, then the rest,
-        each by its share of the step.
+    run_comparison: One row per quantity of two runs: the step time, resolved changes, then the
+    rest, each by its share of the step.
 
     quantity: category - step time, time by kind, kernel, collective, energy of a step, failures, or
         interruptions; without steps times by kind, kernel, and module or range per second, kernel
@@ -241,5 +241,5 @@ class Findings:
 
     def __repr__(self) -> str:
         """Count both."""
-        asked = int((self.rules["state"] != "no data").sum())
-        return f"{len(self.findings)} findings of {asked} rules with data"
+        applied = int(self.rules["state"].isin(["found", "nothing"]).sum())
+        return f"{len(self.findings)} findings; {applied} of {len(self.rules)} rules applied"

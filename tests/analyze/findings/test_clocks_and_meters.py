@@ -20,7 +20,7 @@ def test_clocks_apart_hide_no_straggler_of_equal_collectives(apart):
     found = analyze.findings(trace(rows), rules=["straggler", "clock_disagreement"])
     assert found.findings["rule"].tolist() == ["straggler", "clock_disagreement"]
     straggler, clock = found.findings.itertuples()
-    assert straggler.finding.startswith("Rank 3 holds up the other 3")
+    assert straggler.finding.startswith("Rank 3 delays the other 3")
     assert straggler.cost == pytest.approx(0.9), "six times 150 µs a step"
     assert clock.finding.startswith("The clock of rank 2 is off by")
 
@@ -34,7 +34,7 @@ def test_of_two_ranks_the_slow_one_costs_all_that_the_other_waits():
 def test_clocks_that_drift_hide_no_straggler():
     rows, _ = equal_steps(offset=[0] * 4, drift={1: 60e-6, 2: -90e-6}, steps=40, each=10)
     found = analyze.findings(trace(rows), rules=["straggler"]).findings
-    assert found["finding"].str.startswith("Rank 3 holds up").tolist() == [True]
+    assert found["finding"].str.startswith("Rank 3 delays").tolist() == [True]
     assert found["cost"].iloc[0] == pytest.approx(1.5, rel=0.02)
 
 

@@ -142,7 +142,12 @@ def test_rules_say_how_they_answered():
     quiet = analyze.findings(trace(steps_of(even())[0])).rules
     of_traces = quiet[(quiet["domain"] == "traces") & (quiet["note"] != "needs memory snapshots")]
     assert len(of_traces) >= 15
-    assert set(of_traces["state"]) == {"nothing"}
+    assert set(of_traces["state"]) == {"nothing", "no data"}
+    # Without anything to look at, nothing found would be no answer.
+    assert of_traces["note"][of_traces["state"] == "no data"].str.startswith("needs ").all()
+    could_look = set(of_traces["rule"][of_traces["state"] == "nothing"])
+    assert {"straggler", "exposed_communication", "host_bound", "long_pauses"} <= could_look
+    assert {"inference_gaps", "expert_imbalance", "gpus_unused"}.isdisjoint(could_look)
 
 
 def test_no_finding_costs_more_than_there_is():

@@ -97,14 +97,14 @@ def test_exposed_communication_that_the_host_hides_would_gain_little():
     row = found(job([700, 300], [100, 300], kinds=kinds)).loc["communication_on_path"]
     # The end of the last step alone waits for it: a sixth of 300 us.
     assert row["cost"] < 0.075
-    assert "other work binds" in row["finding"]
+    assert "other work is on the critical path" in row["finding"]
 
 
 def test_communication_on_the_critical_path_gains_its_time():
     kinds = ("compute", "communication")
     row = found(job([20, 20], [100, 300], kinds=kinds, wait=True)).loc["communication_on_path"]
     assert row["cost"] == pytest.approx(0.3, rel=0.1)
-    assert "other work binds" not in row["finding"]
+    assert "other work is on the critical path" not in row["finding"]
 
 
 def test_gpu_work_without_launches_is_refused():

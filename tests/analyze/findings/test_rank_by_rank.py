@@ -157,7 +157,7 @@ def test_commands_never_load_all_ranks_of_a_large_job(job, monkeypatch, tmp_path
     shown = runner.invoke(app, ["diagnose", str(folder), "--csv", str(tmp_path)])
     assert shown.exit_code == 1, shown.output
     assert "Read: traces of 16 ranks" in shown.stdout
-    assert "holds up the other 15" in shown.stdout
+    assert "delays the other 15" in shown.stdout
     assert "SYNTHETIC DATA" in shown.stdout
     assert {"traces.late.csv", "traces.quality.csv"} <= {file.name for file in tmp_path.iterdir()}
     checked = runner.invoke(app, ["check", "--json", str(folder)])

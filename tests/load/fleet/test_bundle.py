@@ -69,9 +69,45 @@ def test_traces_of_two_jobs_are_not_mixed(fleet_demo, tmp_path):
 
 
 def test_what_needs_an_argument_is_still_asked_for(tmp_path, fleet_demo):
-    shutil.copytree(fleet_demo / "power", tmp_path / "power")
+    files = [file for file in (fleet_demo / "power").iterdir() if "nvidia_smi" in file.name]
+    assert len(files) >= 2
+    for file in files:
+        shutil.copy(file, tmp_path)
     with pytest.raises(LoadError, match='pass tz="UTC"'):
         load.bundle(tmp_path, progress=False)
+
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+
+
+def kernel_logs(folder):
+    """Write two logs that state their zone and one that does not."""
+    folder.mkdir(exist_ok=True)
+    for name, stamp in (("a", "2026-03-01T10:00:00Z node1"), ("b", "2026-03-01T10:01:00Z node2"),
+                        ("c", "Mar  1 10:02:00 node3")):  # fmt: skip
+        (folder / f"{name}.log").write_text(f"{stamp} kernel: {XID}\n")
+
+
+def power_csvs(folder):
+    """Write two power logs whose stamps state their zone and one whose stamps do not."""
+    folder.mkdir(exist_ok=True)
+    for name, zone in (("a", "Z"), ("b", "+01:00"), ("c", "")):
+        rows = [f"2026-03-01T10:00:{second:02}{zone},gpu{name},{300 + second}"
+                for second in range(20)]  # fmt: skip
+        (folder / f"{name}.csv").write_text("\n".join(["time,gpu,power_w", *rows]) + "\n")
+
+
+@pytest.mark.parametrize("write", [kernel_logs, power_csvs])
+def test_a_file_without_a_zone_does_not_stop_the_two_beside_it(write, tmp_path):
+    write(tmp_path)
+    bundle = load.bundle(tmp_path, progress=False)
+    (lacking,) = {name for name in dropped(bundle) if "c." in name}
+    assert "tz=" in dropped(bundle)[lacking]
+    read = bundle.failures.failures if write is kernel_logs else bundle.power.entities
+    assert read["source"].nunique() == 2
+    checked = load.quality(tmp_path, progress=False)
+    rows = checked[checked["finding"] == "dropped"]
+    assert rows["source"].tolist() == [lacking], "check says the same as diagnose"
 
 
 BAD = {

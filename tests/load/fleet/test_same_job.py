@@ -4,17 +4,24 @@ import gc
 import io
 import json
 import re
+import shutil
 import time
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from tests.load.conftest import event, launched
-from workbench import cli, load
+from workbench import analyze, cli, load, plot
+from workbench.cli import app
 from workbench.cli._app import _print_findings
 from workbench.errors import LoadError
+from workbench.load._fleet.same_job import same_job
 from workbench.tables import folded_findings
 
 BEGIN = datetime(2026, 3, 2, 15, 0, tzinfo=UTC)
@@ -246,3 +253,71 @@ def test_folding_costs_in_proportion_to_the_findings(what):
     finally:
         gc.enable()
     assert large < 40 * max(small, 0.005)
+
+
+def spanned(first_s, last_s):
+    """Make a table of one entity or rank that was seen from one second to another."""
+    second = 1_000_000_000
+    return pd.DataFrame({"first_ns": [first_s * second], "last_ns": [last_s * second],
+                         "clock": ["epoch"], "assumed": [""]})  # fmt: skip
+
+
+@given(
+    begins=st.lists(st.integers(0, 40), min_size=2, max_size=2),
+    lengths=st.lists(st.integers(1, 10), min_size=2, max_size=2),
+)
+def test_data_are_apart_if_and_only_if_no_second_is_in_both(begins, lengths):
+    """Hours of 2026, by sets of hours: an independent way to overlap."""
+    start, hour = 1_768_204_800, 3_600
+    hours = [set(range(begin, begin + length + 1))
+             for begin, length in zip(begins, lengths, strict=True)]  # fmt: skip
+    tables = [spanned(start + begin * hour, start + (begin + length) * hour)
+              for begin, length in zip(begins, lengths, strict=True)]  # fmt: skip
+    read = {"power logs": SimpleNamespace(entities=tables[0]),
+            "traces": SimpleNamespace(ranks=tables[1])}  # fmt: skip
+    texts = [row[2] for row in same_job("folder", read, None)]
+    assert bool(texts) == (not hours[0] & hours[1])
+    for text in texts:
+        assert "share no time" in text
+        assert "power logs" in text
+        assert "traces" in text
+    backwards = dict(reversed(read.items()))
+    assert [row[2] for row in same_job("folder", backwards, None)] == texts
+
+
+def test_a_folder_of_three_years_is_told_in_every_output(fleet_demo, tmp_path):
+    shutil.copytree(fleet_demo / "traces", tmp_path / "traces")
+    (tmp_path / "kernel.log").write_text(
+        "2025-01-21T04:41:44Z node1 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off "
+        "the bus.\n"
+    )
+    (tmp_path / "steps.jsonl").write_text(
+        "\n".join(
+            json.dumps(
+                {
+                    "time": f"2024-05-17T10:00:{n:02}Z",
+                    "event": "step",
+                    "step": n,
+                    "step_time_ms": 1000,
+                }
+            )
+            for n in range(10, 40)
+        )
+    )
+    bundle = load.bundle(tmp_path, progress=False)
+    (told,) = {what for what in bundle.quality["what"] if "share no time" in what}
+    assert all(day in told for day in ("2024-05-17", "2025-01-2", "2026-01-12"))
+    assert told in set(load.quality(tmp_path, progress=False)["what"])
+    shown = CliRunner().invoke(app, ["diagnose", str(tmp_path)])
+    assert "share no time" in " ".join(shown.stdout.split())
+    page = plot.dashboard(analyze.findings(bundle), bundle, source="mixed").html
+    assert "share no time" in page
+    figure = plot.fleet_timeline(
+        analyze.fleet_timeline(
+            steps=bundle.job.steps, failures=bundle.failures.failures, ranks=bundle.trace.ranks
+        )
+    )
+    ends = [pd.Timestamp(value) for axis in figure.select_xaxes() for value in axis.range or ()]
+    assert (max(ends) - min(ends)).total_seconds() < 3600
+    subtitle = " ".join(figure.layout.title.subtitle.text.split("<br>"))
+    assert "not drawn, as it shares no time with the rest" in subtitle

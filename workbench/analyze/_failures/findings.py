@@ -21,8 +21,8 @@ from workbench.analyze._failures.recurrence import failure_trend
 from workbench.analyze._lib.finding_rules import (
     Confidence,
     Finding,
-    LacksDataError,
     first_of,
+    needs,
     rows_of,
     rule,
 )
@@ -72,6 +72,8 @@ class Failing:
     def of_one_clock(self) -> pd.DataFrame:
         """Failures of the clock that most of them are on."""
         rows = self.log.failures
+        if rows.empty:
+            return rows
         # Clocks with an own zero are one per file: times of two files do not compare.
         clock = rows["clock"].where(rows["clock"] == "epoch", rows["clock"] + rows["source"])
         most: pd.DataFrame = rows[clock == clock.mode().iloc[0]]
@@ -84,6 +86,8 @@ class Failing:
         Kernel, scheduler and job each report a failure: counting all of them counts it thrice.
         """
         rows = self.of_one_clock
+        if rows.empty:
+            return rows
         try:
             return reported_by(rows, "kernel")
         except WorkbenchError:
@@ -116,7 +120,7 @@ class Failing:
     @cached_property
     def counted(self) -> pd.DataFrame:
         """Those that count as failures."""
-        return counted(self.failures, LEFT_OUT)[0]
+        return counted(self.failures, LEFT_OUT)[0] if len(self.failures) else self.failures
 
     @cached_property
     def fatal(self) -> pd.DataFrame:
@@ -163,11 +167,11 @@ class Failing:
 
     @classmethod
     def of(cls, bundle: Bundle) -> Failing | None:
-        """Take the failures of a bundle if there are any."""
+        """Take the failures of a bundle, or a log that was read whole and reports none."""
         log = bundle.failures
         steps = pd.Series(dtype="Int64") if bundle.job is None else bundle.job.steps["end_ns"]
         last_step_ns = int(steps.max()) if steps.notna().any() else 0
-        return cls(log, last_step_ns) if log is not None and len(log.failures) else None
+        return cls(log, last_step_ns) if log is not None and _could_look(log) else None
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -199,7 +203,7 @@ class Failing:
 
     def phase(self, states: tuple[str, ...], least_share: float) -> dict[str, Any] | None:
         """Return the cost of states of jobs, None if they are less than a share of all time."""
-        _needs(len(self.log.timeline), 1, "states of a job with start and end")
+        needs(len(self.log.timeline), 1, "states of a job with start and end")
         gpu_h, hours, count = states_cost(self.log.timeline, states)
         holding = tuple(set(self.log.timeline["state"]) - _IDLE)
         all_h = states_cost(self.log.timeline, holding)[1]
@@ -216,11 +220,12 @@ class Failing:
         }  # fmt: skip
 
 
-def _needs(count: int, least: float, noun: str) -> None:
-    """Raise if there is too little for a rule to look at: nothing found would be no answer."""
-    if count < least:
-        msg = f"needs {int(least)} {noun}, and there {'is' if count == 1 else 'are'} {count:,}"
-        raise LacksDataError(msg)
+def _could_look(log: FailureLog) -> bool:
+    """Return whether a log has failures, or was read and has no line that may hold one unread."""
+    found = log.quality["finding"]
+    is_read = bool((log.quality["count"][found == "read"] > 0).any())
+    is_whole = not found.isin(["dropped", "truncated", "suspicious"]).any()
+    return bool(len(log.failures)) or (is_read and is_whole)
 
 
 class Hung:
@@ -274,7 +279,7 @@ def leading_cause(
     failing: Failing, *, fewest_failures: float = 3, least_share: float = 0.25
 ) -> Iterator[Finding]:
     """One cause leads the failures."""
-    _needs(len(failing.counted), fewest_failures, "failures of one reporter and clock")
+    needs(len(failing.counted), fewest_failures, "failures of one reporter and clock")
     table = cause_shares(failing.failures)
     top = first_of(table)
     if float(top["failure_share"]) < least_share or top["failure_count"] < fewest_failures:
@@ -288,7 +293,7 @@ def leading_cause(
         f"{name[0].upper()}{name[1:]} leads the failures: {int(top['failure_count'])} of "
         f"{int(table['failure_count'].sum())} "
         f"({top['low_share']:.0%} to {top['high_share']:.0%} of them)",
-        where=_some(rows["node"]) or "hosts not told",
+        where=_some(rows["node"]) or "hosts unknown",
         **cost_of(failing.outages_of(rows)).fields(failing.elsewhere),
         confidence=confidence,
         evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
@@ -316,9 +321,14 @@ def broken_gpu(failing: Failing, *, most_causes: float = 3) -> Iterator[Finding]
         device = "GPU " + of_cause["device"]
         places = (of_cause["node"] + " " + device).fillna(device + ", host not in the log")
         title = cause or f"{len(counts) - len(named)} other fatal GPU errors"
-        title = title[0].upper() + title[1:]
+        gpus = f"{places.nunique()} GPU{'s' * (places.nunique() > 1)}"
+        title = (
+            f"{gpus} fell off the bus"
+            if title == "GPU has fallen off the bus"
+            else f"{title[0].upper()}{title[1:]} on {gpus}"
+        )
         yield Finding(
-            f"{title} on {places.nunique()} GPU{'s' * (places.nunique() > 1)}",
+            title,
             where=_some(places),
             **cost_of(failing.outages_of(of_cause)).fields(
                 "" if of_cause["node"].notna().all() else "the log names no host; pass node="
@@ -352,6 +362,8 @@ def last_failure(failing: Failing) -> Iterator[Finding]:
 def fatal_failure(failing: Failing, *, most_causes: float = 8) -> Iterator[Finding]:
     """A failure that stops a job, by its cause."""
     rows = failing.fatal.drop(index=failing.of_gpus.index, errors="ignore")
+    if rows.empty:
+        return
     leading = cause_shares(failing.failures)["cause"].head(1).tolist()
     cause = rows["cause"].fillna(rows["code"]).fillna("failure without a cause")
     named = list(cause.value_counts().index[: int(most_causes)])
@@ -396,8 +408,8 @@ def _action_of(row: pd.Series) -> str:
 def lemon_node(failing: Failing, *, fewest_nodes: float = 5) -> Iterator[Finding]:
     """A node fails more often than chance has it."""
     rows = failing.failures[failing.failures["node"].isin(failing.nodes["node"])]
-    _needs(len(failing.nodes), fewest_nodes, "nodes that were watched for some time")
-    _needs(len(rows), 3, "failures on these nodes")
+    needs(len(failing.nodes), fewest_nodes, "nodes that were watched for some time")
+    needs(len(rows), 3, "failures on these nodes")
     table = lemon_nodes(rows, nodes=failing.nodes)
     for row in rows_of(table[table["is_lemon"]]):
         own = failing.counted[failing.counted["node"] == row.node]
@@ -420,7 +432,7 @@ def crash_loop(
     failing: Failing, *, least_count: float = 3, within_h: float = 2
 ) -> Iterator[Finding]:
     """A job fails again and again shortly after its start."""
-    _needs(len(failing.log.timeline), 1, "runs of a job with start and end")
+    needs(len(failing.log.timeline), 1, "runs of a job with start and end")
     table = crash_loops(failing.runs, least_count=int(least_count), within_h=within_h)
     for job, loops in table.groupby("job"):
         hours = float((loops["last_ns"] - loops["first_ns"]).sum()) / 3.6e12
@@ -449,7 +461,7 @@ def crash_loop(
 def failures_increase(failing: Failing, *, most_p: float = 0.05) -> Iterator[Finding]:
     """Failures become more frequent."""
     rows = failing.failures[failing.failures["node"].isin(failing.nodes["node"])]
-    _needs(len(rows), 5, "failures on nodes that were watched for some time")
+    needs(len(rows), 5, "failures on nodes that were watched for some time")
     row = first_of(failure_trend(rows, failing.nodes))
     if pd.isna(row["growth_ratio"]) or row["p_value_share"] > most_p or row["growth_ratio"] <= 1:
         return
@@ -467,7 +479,7 @@ def failures_increase(failing: Failing, *, most_p: float = 0.05) -> Iterator[Fin
 @rule(Failing, reference=_CROW)
 def failure_bursts(failing: Failing, *, most_p: float = 0.01) -> Iterator[Finding]:
     """Failures come in bursts, so a mean interval misleads."""
-    _needs(len(failing.counted), 10, "failures")
+    needs(len(failing.counted), 10, "failures")
     row = first_of(failure_gaps(failing.failures))
     if pd.isna(row["shape_ratio"]) or row["p_value_share"] > most_p or row["shape_ratio"] >= 1:
         return
@@ -488,7 +500,7 @@ def unknown_cause(
 ) -> Iterator[Finding]:
     """Many failures have no known cause."""
     rows = failing.counted
-    _needs(len(rows), fewest_failures, "failures")
+    needs(len(rows), fewest_failures, "failures")
     unknown = rows["cause"].isna() | (rows["category"] == "unknown")
     if unknown.mean() < least_share:
         return
@@ -505,7 +517,7 @@ def unknown_cause(
 def fabric_errors(failing: Failing, *, fewest_failures: float = 3) -> Iterator[Finding]:
     """Errors of links and network gather on few nodes."""
     rows = failing.counted[failing.counted["category"].isin(["network", "nvlink"])]
-    _needs(int(rows["node"].notna().sum()), fewest_failures, "network or link errors on nodes")
+    needs(int(rows["node"].notna().sum()), fewest_failures, "network or link errors on nodes")
     counts = rows["node"].value_counts()
     if counts.iloc[0] < max(fewest_failures, 0.5 * len(rows)):
         return

@@ -10,7 +10,7 @@ import pandas as pd
 
 from workbench.analyze._failures.goodput_model.checkpoints import checkpoint_optimum
 from workbench.analyze._fleet.incident_energy import NOT_TOLD, energy_waste, incident_energy
-from workbench.analyze._lib.finding_rules import Cost, Finding, rule
+from workbench.analyze._lib.finding_rules import Cost, Finding, needs, rule
 from workbench.tables import POWER, Bundle, JobLog
 
 _META = "arXiv:2410.21680, Revisiting reliability in large-scale machine learning research clusters"
@@ -48,13 +48,6 @@ class Logged:
         failures = self.bundle.failures.failures if self.bundle.failures is not None else None
         table = incident_energy(POWER.empty(), self.job.steps, self.job.spans, failures=failures)
         return table[table["start_ns"].notna() & table["restart_s"].notna()]
-
-    @cached_property
-    def doubt(self) -> str:
-        """What the loader found suspicious about the steps; '' if nothing."""
-        rows = self.job.quality[self.job.quality["finding"] == "suspicious"]
-        texts = [f"the log has {row.count} {row.what}" for row in rows.itertuples(index=False)]
-        return "; ".join(texts)
 
     @cached_property
     def lines(self) -> pd.DataFrame:
@@ -132,7 +125,7 @@ def _interruption(logged: Logged, cause: str, rows: pd.DataFrame) -> Finding:
     )
     return Finding(
         f"{cause}{times}: the job stood still for {restart_s:.3g} s and repeated {steps} steps",
-        where=f"{hosts or 'host not told'}, {'first ' if len(rows) > 1 else ''}{at}",
+        where=f"{hosts or 'host unknown'}, {'first ' if len(rows) > 1 else ''}{at}",
         **logged.cost(float(rows["lost_s"].sum())),
         cost_basis="time to the next step and time of the steps that were lost",
         confidence="high" if hosts else "medium",
@@ -201,8 +194,8 @@ def checkpoint_interval(
     """The checkpoint interval is far from its optimum."""
     spans = logged.job.spans[logged.job.spans["kind"] == "checkpoint"]
     count = len(logged.incidents)
-    if len(spans) < 2 or count < fewest_interruptions:
-        return
+    needs(len(spans), 2, "checkpoints")
+    needs(count, fewest_interruptions, "interruptions")
     write_min = logged.time_s("checkpoint") / len(spans) / 60
     useful_min = (logged.time_s("useful steps") + logged.time_s("lost steps")) / 60
     interval_min = useful_min / len(spans)
@@ -266,8 +259,7 @@ def slower_steps(
 ) -> Iterator[Finding]:
     """From some step on, all steps take longer: a lasting slowdown."""
     lengths, steps = logged.lines["each_s"], logged.lines["count"]
-    if len(lengths) < 2 * fewest_steps:
-        return
+    needs(len(lengths), 2 * fewest_steps, "lines on steps")
     # The split that explains most of the spread of the ranks: steps have outliers.
     ranks = lengths.rank().to_numpy()
     count = len(ranks)

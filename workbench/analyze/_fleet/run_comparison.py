@@ -82,8 +82,9 @@ def run_comparison(
     pandas.DataFrame
         Table :data:`workbench.tables.RUN_COMPARISON`, one row per quantity.
         ``attrs["outcome"]`` is slower, faster, changed, equal or cannot be resolved, and
-        ``attrs["verdict"]`` the sentence that says so, with the reason. ``attrs["warnings"]`` lists in what the runs are not alike: ranks, GPUs, kernels, sizes of
-        groups, tokens per step. ``attrs["doubts"]`` lists what the intervals do not know.
+        ``attrs["verdict"]`` the sentence that says so, with the reason. ``attrs["warnings"]`` lists
+        in what the runs are not alike: ranks, GPUs, kernels, sizes of groups, tokens per step.
+        ``attrs["doubts"]`` lists what the intervals do not know.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from workbench.analyze._imbalance.jobs.stragglers import (
     job_slowdown,
     job_slowdown_by,
 )
-from workbench.analyze._lib.finding_rules import Cost, Finding, first_of, rows_of, rule
+from workbench.analyze._lib.finding_rules import Cost, Finding, first_of, needs, rows_of, rule
 from workbench.tables import Bundle
 
 _WHATIF = (
@@ -363,8 +363,7 @@ def uneven_documents(
     middle = np.cumsum(tokens) - tokens / 2
     work = np.bincount((middle // context_tokens).astype(int), weights=tokens**2)
     step_count = len(work) // together
-    if step_count < 4:
-        return
+    needs(step_count, 4, "steps of packed contexts")
     by_step = work[: step_count * together].reshape(step_count, together)
     share = float((1 - by_step.mean(axis=1) / by_step.max(axis=1)).mean())
     if share < least_share:

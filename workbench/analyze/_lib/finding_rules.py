@@ -42,6 +42,8 @@ class Finding:
     next_step: str = ""
     # Rules that say the same, comma separated: where one found something, this is left out.
     told_by: str = ""
+    # Whether it says the contrary of them: it is then the doubt of theirs.
+    is_contrary: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,13 @@ class Rule:
 
 
 RULES: dict[str, Rule] = {}
+
+
+def needs(count: int, least: float, noun: str) -> None:
+    """Raise if there is too little for a rule to look at: nothing found would be no answer."""
+    if count < least:
+        msg = f"needs {int(least)} {noun}, and there {'is' if count == 1 else 'are'} {count:,}"
+        raise LacksDataError(msg)
 
 
 def rule(

@@ -264,15 +264,18 @@ def communication_on_path(
         saved = "save nothing"
     sentence = f"No communication at all would {saved}"
     if is_hidden:
-        sentence += f", although {exposed_ns / 1e6:.3g} ms of it are exposed: other work binds"
+        sentence += f", although {exposed_ns / 1e6:.3g} ms of it are exposed: "
+        sentence += "other work is on the critical path"
     finding = replayed.finding(
         row,
         sentence,
         f"exposed communication {exposed_ns / 1e6:.3g} ms",
         "leave communication as it is; speed up what the critical path goes through" if is_hidden
         else "overlap it: smaller buckets, prefetch, another layout of ranks",
-        told_by="" if is_hidden else "exposed_communication",
+        told_by="exposed_communication",
     )  # fmt: skip
+    if is_hidden:
+        finding = replace(finding, is_contrary=True)
     # What saves nothing is told for what it means, not for what it costs.
     no_cost = {"cost": None, "cost_unit": "", "cost_basis": "", "time_share": None}
     yield replace(finding, **no_cost) if is_useless else finding  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench._shared.numbers import significant
-from workbench.analyze._lib.finding_rules import Finding, rows_of, rule
+from workbench.analyze._lib.finding_rules import Finding, needs, rows_of, rule
 from workbench.analyze._power.capping import capped_share, capping_cost, capping_events
 from workbench.analyze._power.energy import energy
 from workbench.analyze._power.grid import power_grid, power_totals
@@ -101,8 +101,7 @@ def _named(names: pd.Index | pd.Series, most: int = 4) -> str:
 @rule(Metered, reference=_NVML)
 def capped_gpu(metered: Metered, *, least_share: float = 0.02) -> Iterator[Finding]:
     """GPUs are held back by their power limit."""
-    if metered.log.states.empty:
-        return
+    needs(len(metered.log.states), 1, "readings of clocks, limits or utilization")
     shares = capped_share(metered.log.power, metered.log.states)
     # Meters of hosts have no limit of their own.
     shares = shares[shares["entity"].isin(metered.gpus["entity"])]
@@ -145,6 +144,7 @@ def capped_gpu(metered: Metered, *, least_share: float = 0.02) -> Iterator[Findi
 def thermal_throttling(metered: Metered, *, least_share: float = 0.005) -> Iterator[Finding]:
     """GPUs lower their clocks because they are too hot."""
     states = metered.log.states
+    needs(int(states["reasons"].notna().sum()), 1, "readings of the reasons for clocks")
     reasons = states["reasons"].fillna(0).astype("int64")
     is_hot = (reasons & _THERMAL) != 0
     by_gpu = is_hot.groupby(states["entity"].astype(str)).mean()
@@ -167,6 +167,7 @@ def thermal_throttling(metered: Metered, *, least_share: float = 0.005) -> Itera
 def power_brake(metered: Metered) -> Iterator[Finding]:
     """The power brake of the host slows GPUs down."""
     states = metered.log.states
+    needs(int(states["reasons"].notna().sum()), 1, "readings of the reasons for clocks")
     braked = states[(states["reasons"].fillna(0).astype("int64") & _BRAKE) != 0]
     if braked.empty:
         return
@@ -187,8 +188,7 @@ def odd_gpu(
     """A GPU draws less power than its peers at the same load."""
     table = metered.by_gpu
     table = table[(table["reading_count"] >= 10) & table["power_w"].notna()]
-    if len(table) < fewest_gpus:
-        return
+    needs(len(table), fewest_gpus, "GPUs with readings of power at work")
     middle = float(table["power_w"].median())
     spread = float((table["power_w"] - middle).abs().median()) * 1.4826
     low = table[(table["power_w"] < (1 - least_gap_share) * middle)
@@ -215,8 +215,9 @@ def unequal_limits(metered: Metered) -> Iterator[Finding]:
     limits = (
         states.dropna(subset=["limit_w"]).groupby(states["entity"].astype(str))["limit_w"].median()
     )
+    needs(len(limits), 4, "GPUs with a known limit")
     counts = limits.round(-1).value_counts()
-    if len(counts) < 2 or len(limits) < 4 or counts.iloc[0] < 0.6 * len(limits):
+    if len(counts) < 2 or counts.iloc[0] < 0.6 * len(limits):
         return
     odd = limits[limits.round(-1) != counts.index[0]]
     if len(odd) > len(limits) / 4:
@@ -240,8 +241,7 @@ def idle_gpus(
     """GPUs draw power without work."""
     states = metered.log.states
     states = states[states["entity"].isin(metered.gpus["entity"]) & states["busy_share"].notna()]
-    if states.empty:
-        return
+    needs(len(states), 1, "readings of the utilization of GPUs")
     joined = metered.with_power(states)
     is_idle = joined["busy_share"] <= most_busy_share
     if is_idle.sum() < fewest_readings:
@@ -290,6 +290,7 @@ def unused_gpu(
     is_idle = (joined["busy_share"] <= most_busy_share).where(joined["busy_share"].notna(), is_low)
     counts = is_idle.groupby(joined["entity"]).agg(["sum", "count"])
     counts = counts[counts["count"] >= fewest_readings]
+    needs(len(counts), 2, "GPUs with readings")
     periods = metered.gpus.assign(entity=metered.gpus["entity"].astype(str)).set_index("entity")
     share = (counts["sum"] / counts["count"]).astype("float64")
     # A host of which every GPU is idle is a spare.
@@ -323,7 +324,8 @@ def power_swing(
 ) -> Iterator[Finding]:
     """The sum of power swings by a large part of its mean."""
     power = metered.total["power_w"].dropna()
-    if len(power) < 60 or power.mean() < least_mean_w:
+    needs(len(power), 60, "readings of the sum of meters on one clock")
+    if power.mean() < least_mean_w:
         return
     low, high = np.percentile(power, [1, 99])
     share = float((high - low) / power.mean())
@@ -347,6 +349,7 @@ def meters_disagree(metered: Metered, *, least_share: float = 0.02) -> Iterator[
     """A host's meter shows less than its GPUs."""
     entities = metered.log.entities
     hosts = entities[entities["scope"].isin(["node_ac", "node_dc"]) & entities["node"].notna()]
+    needs(len(hosts), 1, "meters of hosts")
     means = metered.log.power.groupby(metered.log.power["entity"].astype(str))["power_w"].mean()
     gpus = metered.gpus[metered.gpus["node"].notna()]
     parts = gpus.assign(power_w=gpus["entity"].map(means)).groupby("node")["power_w"].sum()
@@ -374,6 +377,7 @@ def telemetry_gaps(
     entities = metered.log.entities
     # Fewer readings, as of a command typed now and then, tell no rate.
     entities = entities[entities["reading_count"] >= fewest_readings]
+    needs(len(entities), 1, "meters with enough readings")
     first, last = entities["first_ns"].astype("float64"), entities["last_ns"].astype("float64")
     # What most meters of a clock cover; recordings one after the other share no time.
     begin = first.groupby(entities["clock"]).transform("median")
@@ -414,8 +418,7 @@ def hot_gpu(
         "temperature_c"
     ].max()
     hottest = hottest.dropna()
-    if len(hottest) < 2:
-        return
+    needs(len(hottest), 2, "GPUs with readings of temperature")
     middle = float(hottest.median())
     hot = hottest[(hottest >= most_c) | (hottest > middle + least_gap_c)].sort_values()[::-1]
     if hot.empty:

@@ -13,6 +13,7 @@ from workbench.analyze._lib.finding_rules import (
     Finding,
     LacksDataError,
     first_of,
+    needs,
     rows_of,
     rule,
 )
@@ -83,8 +84,7 @@ def vulnerable_component(
 ) -> Iterator[Finding]:
     """One component gives far more wrong outputs per fault than the others."""
     table = injected.by_component
-    if len(table) < 2:
-        return
+    needs(len(table), 2, "components")
     top = first_of(table.sort_values("pvf", ascending=False))
     others = table.drop(index=top.name)
     mean = float((others["pvf"] * others["bit_count"]).sum() / others["bit_count"].sum())

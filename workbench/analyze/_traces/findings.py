@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._lib.finding_rules import Confidence, Finding, first_of, ranks_text, rule
+from workbench.analyze._lib.finding_rules import (
+    Confidence,
+    Finding,
+    first_of,
+    needs,
+    ranks_text,
+    rule,
+)
 from workbench.analyze._traces.idle import ACTIVITIES, DETAILS
 from workbench.analyze._traces.inference import annotated_iterations
 from workbench.analyze._traces.kernels import kernel_kinds
@@ -40,7 +47,7 @@ _LATE_BECAUSE = {
     "compute": "its compute kernels take longer",
     "memory": "it copies longer",
     "other": "it runs other GPU work for longer",
-    "idle": "its GPU has no work: the host is late",
+    "idle": "its host launches work late",
     "communication": "it waits in another process group",
     "began late": "it was late before the window began",
 }
@@ -56,14 +63,13 @@ _LOADER = "dataloader"
 def straggler(
     traced: Traced, *, least_share: float = 0.01, least_step_share: float = 0.005
 ) -> Iterator[Finding]:
-    """One rank holds up the others.
+    """One rank delays the others.
 
     The cost is gone if that rank becomes as fast as the next slowest.
     """
     lost = traced.lost_to
     rank_count = len(traced.by_rank)
-    if rank_count < 2:
-        return
+    needs(rank_count, 2, "ranks with GPU work")
     told = False
     # Among equal ranks chance decides who is last; only what is beyond that has a cause. Of two
     # ranks the mean would be half of what the slower one costs.
@@ -81,7 +87,7 @@ def straggler(
         is_loader, told = _LOADER in where_from.lower(), True
         cause = "it waits for its data loader" if is_loader else _LATE_BECAUSE.get(reason, "")
         yield Finding(
-            f"Rank {rank} holds up the other {rank_count - 1}" + (f": {cause}" if cause else ""),
+            f"Rank {rank} delays the other {rank_count - 1}" + (f": {cause}" if cause else ""),
             where=f"rank {rank}, {_steps(steps)}" + (f", {where_from}" if where_from else ""),
             **traced.cost(total),
             cost_basis="exposed waiting for this rank, of the rank that waits least for it",
@@ -188,8 +194,7 @@ def slow_group(
         table["collective"].notna() & table["bus_gb_per_s"].notna()
         & (table["size_bytes"] >= least_bytes)
     ]  # fmt: skip
-    if sized.empty:
-        return
+    needs(len(sized), 1, "matched collectives of a known, large size")
     once = sized.drop_duplicates("collective").set_index("collective")
     # The first rank names a group: groups of one operation and size do not overlap.
     once = once.assign(
@@ -330,7 +335,8 @@ def gpus_unused(traced: Traced, *, least_share: float = 0.05) -> Iterator[Findin
     window = last.groupby(process).transform("max") - first.groupby(process).transform("min")
     outside = (window - span[process.index]).astype("float64")
     shares = (outside / window).groupby(process).mean()
-    if shares.empty or (share := float(shares.max())) < least_share:
+    needs(len(shares), 1, "processes of several GPUs")
+    if (share := float(shares.max())) < least_share:
         return
     of_process = outside[process == shares.idxmax()]
     cost = float(of_process.mean())
@@ -437,8 +443,7 @@ def inference_gaps(
         count=("iteration", "size"), period_ns=("period_ns", "sum"), gap_ns=("gap_ns", "sum")
     )
     by_rank = by_rank[(by_rank["count"] >= least_count) & (by_rank["period_ns"] > 0)]
-    if by_rank.empty:
-        return
+    needs(len(by_rank), 1, "ranks with iterations of an inference engine")
     # Ranks of one engine wait for each other, so the one with the shortest gaps is the measure.
     share = (by_rank["gap_ns"] / by_rank["period_ns"]).astype(float)
     if share.min() < least_share:
@@ -617,8 +622,7 @@ def allocator_calls(traced: Traced, *, least_share: float = 0.01) -> Iterator[Fi
 def first_step(traced: Traced, *, least_ratio: float = 1.1) -> Iterator[Finding]:
     """The first recorded step is far longer than the others: warm-up or compilation."""
     steps = traced.periods.groupby("step")["period_ns"].max()
-    if len(steps) < 3:
-        return
+    needs(len(steps), 3, "steps with GPU work")
     usual = float(steps.iloc[1:].median())
     excess = float(steps.iloc[0]) - usual
     if usual <= 0 or steps.iloc[0] < least_ratio * usual:
@@ -642,8 +646,7 @@ def uneven_steps(
 ) -> Iterator[Finding]:
     """Single steps that take far longer than the median on all ranks."""
     steps = traced.periods.groupby("step")["period_ns"].min().iloc[1:]
-    if len(steps) < 4:
-        return
+    needs(len(steps), 4, "steps after the first")
     usual = float(steps.median())
     long = steps[steps > least_ratio * usual]
     excess = float((long - usual).sum())
@@ -676,8 +679,7 @@ def expert_imbalance(
     table = traced.collectives
     rows = table[(table["operation"] == "all-to-all") & table["size_imbalance_ratio"].notna()]
     once = rows.drop_duplicates("collective")
-    if once.empty:
-        return
+    needs(len(once), 1, "all-to-alls of known sizes")
     ratio = float(once["size_imbalance_ratio"].median())
     # The largest message sets the time of all; equal ones would take mean / largest of it.
     lost = float((once["transfer_min_ns"].astype(float)
@@ -700,8 +702,8 @@ def expert_imbalance(
 @rule(Traced, reference=_HTA)
 def clock_disagreement(traced: Traced, *, least_offset_us: float = 75.0) -> Iterator[Finding]:
     """Clocks of ranks disagree, so who was late cannot be read without alignment."""
-    if traced.by_rank.shape[0] < 2 or traced.collectives.empty:
-        return
+    needs(len(traced.by_rank), 2, "ranks with GPU work")
+    needs(len(traced.collectives), 1, "collectives")
     table = traced.clocks
     off = table[table["is_sure"] & (table["offset_ns"].abs() > least_offset_us * 1e3)]
     if off.empty:
@@ -722,7 +724,8 @@ def missing_ranks(traced: Traced) -> Iterator[Finding]:
     """Ranks of the job whose traces were not loaded."""
     ranks = traced.trace.ranks
     world = ranks["world_size"].dropna()
-    if world.empty or int(world.max()) <= len(ranks):
+    needs(len(world), 1, "ranks that state the size of the job")
+    if int(world.max()) <= len(ranks):
         return
     lacking = int(world.max()) - len(ranks)
     yield Finding(

@@ -318,7 +318,7 @@ def telling_ranks(
         return TELLING_RANKS.empty()
     exposed = table["exposed_communication_ns"].sort_values(kind="stable")
     lost = found.tables.get("traces.lost_to", pd.DataFrame()).sum().sort_values(ascending=False)
-    reasons = dict.fromkeys(lost.index[lost > 0][: most_ranks - 2], "holds up the others")
+    reasons = dict.fromkeys(lost.index[lost > 0][: most_ranks - 2], "delays the others")
     reasons.setdefault(exposed.index[-1], "waits most, so it is the fastest")
     reasons.setdefault(exposed.index[len(exposed) // 2], "waits as long as the median rank")
     ranks = pd.Index(reasons)

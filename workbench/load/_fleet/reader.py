@@ -217,6 +217,8 @@ def bundle(  # noqa: PLR0913 - the entry point
     if any(choose(entry).is_synthetic for entry in given_paths(path)):
         # Of bundled sets it is known even where their format has no place for it.
         remarks.append((shown_all(path), "noted", SAYS_SYNTHETIC, 1, None))
+    by_kind = {kind: read.get(_FIELDS[kind]) for kind in _KINDS.values()}
+    remarks += same_job(path, by_kind, tz)
     quality = joined(frames, files, remarks)
     return Bundle(**read, quality=quality, files=pd.DataFrame(of_file, columns=["source", "kinds"]))
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from workbench._shared.time_groups import SHARE_NO_TIME, time_groups
 from workbench.load._files.archive import Paths, shown_all
 from workbench.load._files.findings import Finding, Record
 from workbench.load._files.time import zone_of
@@ -22,6 +23,7 @@ _FIRST_ZONE_H, _LAST_ZONE_H = -12, 14
 _LEAST_SHARE = 0.75
 _CLOSE_SHARE, _CLOSE_S = 0.05, 60
 _SLACK_S = 120  # recorders are started and stopped by hand
+_DAY_S = 86_400
 _SECOND = 1_000_000_000
 
 
@@ -39,17 +41,40 @@ class _Span(NamedTuple):
 
 
 def same_job(path: Paths, read: Record, tz: str | None) -> list[Finding]:
-    """Return findings on logs of power and of failures that miss the time of the job.
+    """Return findings on data that miss the time of the job, or of each other.
 
     ``read`` has what was loaded, by kind; ``tz`` is the zone that the caller gave for local stamps.
     None where a kind is missing or has no time.
     """
     job = _job_span(read.get("job logs"))
-    if job is None:
-        return []
-    logs = (_power_span(read.get("power logs")), _failure_span(read.get("failure logs")))
-    texts = (_told(log, job, tz) for log in logs if log is not None)
-    return [(shown_all(path), "suspicious", text, 1, None) for text in texts if text]
+    power, failed = _power_span(read.get("power logs")), _failure_span(read.get("failure logs"))
+    # A lone failure may well be from before the job, but not from another day.
+    logs = [power, failed if failed is not None and failed.length_s > 0 else None]
+    texts = {log.name: _told(log, job, tz) for log in logs if log is not None and job is not None}
+    if failed is not None and failed.length_s <= 0:
+        failed = failed._replace(first_s=failed.first_s - _DAY_S, last_s=failed.last_s + _DAY_S)
+    every = (job, power, failed, _trace_span(read.get("traces")))
+    # What is told of the job log already is not told twice.
+    spans = [span for span in every if span is not None and not texts.get(span.name)]
+    told = [*texts.values(), _apart(spans)]
+    return [(shown_all(path), "suspicious", text, 1, None) for text in told if text]
+
+
+def _apart(spans: list[_Span]) -> str:
+    """Report kinds of data that share no time with the others; '' if all do."""
+    by_name = {span.name: span for span in spans}
+    groups = time_groups({name: (round(span.first_s * _SECOND), round(span.last_s * _SECOND))
+                          for name, span in by_name.items()})  # fmt: skip
+    if len(groups) < 2:
+        return ""
+    texts = []
+    for names in groups:
+        first_s = min(by_name[name].first_s for name in names)
+        last_s = max(by_name[name].last_s for name in names)
+        days = dict.fromkeys(f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d %H:%M}"
+                             for s in (first_s, last_s))  # fmt: skip
+        texts.append(f"{' and '.join(names)} (UTC {' to '.join(days)})")
+    return f"{', '.join(texts)} {SHARE_NO_TIME}: of one job? They are not put on one axis"
 
 
 def _told(log: _Span, job: _Span, tz: str | None) -> str:
@@ -72,7 +97,8 @@ def _told(log: _Span, job: _Span, tz: str | None) -> str:
         when = "earlier" if shifts[0] > 0 else "later"
         return f"{log.name} are {ends} {when} than the job log: another zone? pass tz="
     gap_s = max(job.first_s - log.last_s, log.first_s - job.last_s)
-    return f"{log.name} and the job log share no time ({_clock(gap_s)} between): of one job?"
+    between = f"({_clock(gap_s)} between): of one job?"
+    return f"{log.name} and the job log {SHARE_NO_TIME} {between}"
 
 
 def _shifts(log: _Span, job: _Span, *, is_close: bool) -> list[int]:
@@ -135,10 +161,18 @@ def _failure_span(log: Any) -> _Span | None:
     if log is None:
         return None
     timed = log.nodes[log.nodes["clock"] == "epoch"]
+    if not timed["first_ns"].notna().any():
+        names = {"start_ns": "first_ns", "end_ns": "last_ns"}
+        timed = log.failures[log.failures["clock"] == "epoch"].rename(columns=names)
     is_local = bool(log.failures["assumed"].str.contains("tz=", regex=False).any())
-    span = _span("failure logs", [timed], "first_ns", "last_ns", is_local)
-    # A lone failure may well be from before the job.
-    return span if span is not None and span.length_s > 0 else None
+    return _span("failure logs", [timed], "first_ns", "last_ns", is_local)
+
+
+def _trace_span(trace: Any) -> _Span | None:
+    if not hasattr(trace, "ranks"):
+        return None
+    timed = trace.ranks[trace.ranks["clock"] == "epoch"]
+    return _span("traces", [timed], "first_ns", "last_ns", is_local=False)
 
 
 def _span(

@@ -37,8 +37,10 @@ def read_kind(
     try:
         read = kind.read(path, options, progress=progress)
     except LoadError as error:
-        if _asks(error) or len(own) < 2:
+        if len(own) < 2:
             raise
+        if _asks(error):
+            return _that_state_all(own, kind, options, error, progress=progress)
         if any(str(error).startswith(source.label) for source in own):
             return _without_damaged(own, kind, options, progress=progress)
         jobs = _by_folder(own)
@@ -110,6 +112,27 @@ def _without_damaged(
             left.remove(bad[0])
             why = str(error).removeprefix(bad[0].label).lstrip(":, ")
             remarks.append((bad[0].label, "dropped", why, 1, None))
+
+
+def _that_state_all(
+    own: Sequence[Source], kind: Kind, options: Options, error: LoadError, *, progress: bool
+) -> tuple[Any, list[Finding]]:
+    """Read the files that need no argument; the others are named, with what they lack."""
+    whole, remarks = [], list[Finding]()
+    for source in own:
+        if source.member:
+            raise error
+        try:
+            kind.read(source.path, options, progress=False)
+        except LoadError as reason:
+            why = str(reason).removeprefix(source.label).lstrip(":, ")
+            remarks.append((source.label, "dropped", why, 1, None))
+        else:
+            whole.append(source)
+    if not whole:
+        raise error
+    read, more = _without_damaged(whole, kind, options, progress=progress)
+    return read, [*remarks, *more]
 
 
 def _asks(error: LoadError) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from workbench._shared.time_groups import SHARE_NO_TIME
 from workbench.plot._fleet.findings import FindingCards, Page, finding_list
 from workbench.plot._fleet.findings import findings as finding_cards
 from workbench.plot._style import html as parts
@@ -81,6 +82,9 @@ def dashboard(
     True
     """
     made = parts.note(_MADE) if synthetic else ""
+    made += "".join(
+        parts.note(f"<b>Not one time.</b> {safe_html(text)}.") for text in _apart(bundle)
+    )
     head = f"<h1>{safe_html(headline(found, source))}</h1>{_lede(found)}{_facts(found, bundle)}"
     body = [
         head + made,
@@ -114,12 +118,18 @@ def headline(found: Findings, source: str) -> str:
 
 def _lede(found: Findings) -> str:
     if not len(found.findings):
-        asked = int((found.rules["state"] != "no data").sum())
+        asked = int(found.rules["state"].isin(["found", "nothing"]).sum())
         return f"<p>None of the {asked} rules with data found anything.</p>"
     first = found.findings.iloc[0]
     share = first["time_share"]
     cost = "" if pd.isna(share) else f" ({percent(share)} of the GPU time)"
     return f'<p class="lede">Largest finding{cost}: {safe_html(first["finding"])}.</p>'
+
+
+def _apart(bundle: Bundle) -> list[str]:
+    """Return which data share no time, so that they are not put on one axis."""
+    texts = [] if bundle.quality is None else bundle.quality["what"].unique().tolist()
+    return [text for text in texts if SHARE_NO_TIME in text]
 
 
 def _facts(found: Findings, bundle: Bundle) -> str:
@@ -381,9 +391,9 @@ def _rules(found: Findings) -> str:
          safe_html(row.state), safe_html(row.note)]
         for row in order.itertuples()
     ]  # fmt: skip
-    asked = int((found.rules["state"] != "no data").sum())
+    asked = int(found.rules["state"].isin(["found", "nothing"]).sum())
     table = parts.table(columns, rows, caption="Rules and how each answered")
-    return parts.fold(f"<b>Rules</b>: {asked} of {len(rows)} asked", table, name="rules")
+    return parts.fold(f"<b>Rules</b>: {asked} of {len(rows)} applied", table, name="rules")
 
 
 def _provenance(bundle: Bundle, flagged: pd.DataFrame) -> str:

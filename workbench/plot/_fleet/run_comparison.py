@@ -148,7 +148,9 @@ def run_trend(
     if row is not None and row["verdict"] == "changed":
         at = runs["run"].tolist().index(row["first_run"])
         figure.add_vline(x=at - 0.5, line_dash="dash", line_color=colour("neutral"))
-    return frame.finish(figure, claim=trend_claim(table, changes), note="bars: interval over the steps")
+    return frame.finish(
+        figure, claim=trend_claim(table, changes), note="bars: interval over the steps"
+    )
 
 
 def trend_claim(table: pd.DataFrame, changes: pd.DataFrame) -> str:

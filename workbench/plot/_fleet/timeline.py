@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from workbench._shared.time_groups import time_groups
 from workbench.plot._style.bars import stacked_panels
 from workbench.plot._style.lanes import MAX_POINTS, extremes
 from workbench.plot._style.style import (
@@ -31,6 +32,7 @@ _LANE_PX, _LEAST_PX = 20, 56
 _HEIGHTS = {"power": 210, "step time": 110}
 _PANELS = ("power", "step time", "job", "failures", "traces")
 _OTHERS = "others"
+_SHARES_NO_TIME = "shares no time with the rest"
 
 
 def fleet_timeline(
@@ -86,6 +88,9 @@ def fleet_timeline(
     if table.empty:
         why = "No power, steps, spans, failures or traces were given."
         return frame.nothing(why, claim="Nothing to show on a timeline")
+    apart = ""
+    if first_ns is None and last_ns is None:
+        table, apart = _of_one_time(table)
     window = _window(table, first_ns, last_ns)
     shown = table[(table["end_ns"] >= window[0]) & (table["start_ns"] <= window[1])]
     panels = {name: shown[shown["panel"] == name] for name in _PANELS}
@@ -104,8 +109,23 @@ def fleet_timeline(
     for row, (name, panel) in enumerate(panels.items(), start=1):
         _DRAW[name](figure, row, panel, view)
     _finish_axes(figure, panels, view)
-    note = _note(panels)
+    note = "; ".join(filter(None, (apart, _note(panels))))
     return frame.finish(figure, claim=_claim(panels, window), note=note)
+
+
+def _of_one_time(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Keep the panels that share the time of the job, else of the first; name the others."""
+    ends = table.groupby(table["panel"].astype(str)).agg(
+        first=("start_ns", "min"), last=("end_ns", "max")
+    )
+    spans = {name: (int(ends["first"][name]), int(ends["last"][name]))
+             for name in ("job", "step time", *_PANELS) if name in ends.index}  # fmt: skip
+    kept, *others = time_groups(spans)
+    days = [
+        f"{' and '.join(names)} ({pd.Timestamp(spans[names[0]][0]):%Y-%m-%d})" for names in others
+    ]
+    apart = f"not drawn, as it {_SHARES_NO_TIME}: {', '.join(days)}" if others else ""
+    return table[table["panel"].astype(str).isin(kept)], apart
 
 
 @dataclass(frozen=True)
