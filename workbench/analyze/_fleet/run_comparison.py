@@ -353,6 +353,10 @@ def _doubts(pairs: Mapping[Key, Pair], *, run_spread_share: float) -> list[str]:
             "one run each: the spread from run to run of unchanged code is not in the intervals"
         )
     steps: Any = pairs.get(STEP, ())
+    counts = [len(values) for values in steps]
+    if counts and counts[0] == counts[1] < _FEW_STEPS:
+        noun = f"step{'s' * (counts[0] != 1)}"
+        return [*doubts, f"A and B have {counts[0]} {noun} each: too few to see slow drifts"]
     for side, values in zip("AB", steps, strict=False):
         if len(values) < _FEW_STEPS:
             steps_text = f"{len(values)} step{'s' * (len(values) != 1)}"
