@@ -214,8 +214,8 @@ def _peaks(group: Ints, start: Ints, end: Ints, rate: NDArray[np.float64]) -> pd
 def queue_length(events: pd.DataFrame, *, limit: int = 1024) -> pd.DataFrame:
     """Follow the number of launches that wait in each stream.
 
-    A long queue keeps the GPU busy while the host launches work late; an empty one means the host cannot keep
-    up. A full one makes the launching call wait until there is room.
+    A long queue keeps the GPU busy while the host launches work late; an empty one means the
+    host cannot keep up. A full one makes the launching call wait until there is room.
 
     Parameters
     ----------
