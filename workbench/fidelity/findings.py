@@ -58,6 +58,7 @@ EXPECTED = {
     "idle GPU": Expected("idle_gpus", 0.05),
     "unused GPU": Expected("unused_gpu", 0.6, (0.1, 1.0)),
     "silent meter": Expected("telemetry_gaps", 0.1, (0.02, 0.5)),
+    **dict.fromkeys(simulate.TROUBLES["failure logs"], Expected("last_failure")),
     "pipeline: slow worker": Expected("slow_workers"),
     "pipeline: last stage": Expected("last_stage"),
     "pipeline: sequence lengths": Expected("sequence_lengths"),
@@ -132,9 +133,13 @@ def _case(trouble: str, seed: int) -> dict[str, object]:
     job = simulate.troubled_job(chosen, seed=seed, ranks=ranks, steps=int(random.integers(5, 10)))
     truth = job.truth.set_index("trouble").loc[trouble]
     rule = EXPECTED[trouble].rule
-    table = analyze.findings(job.bundle, rules=[rule]).findings
+    # Why a job died is the first question, so its answer has to be the first finding of all.
+    is_end = trouble in simulate.TROUBLES["failure logs"]
+    table = analyze.findings(job.bundle, rules=None if is_end else [rule]).findings
+    table = table.head(1) if is_end else table
     place = re.compile(rf"\b{re.escape(truth['where'])}\b" if truth["where"] else "")
-    hits = table[[bool(place.search(where)) for where in table["where"]]]
+    table = table.assign(is_here=[bool(place.search(where)) for where in table["where"]])
+    hits = table[table["is_here"] & table["rule"].eq(rule)]
     cost = hits["cost"].iloc[0] if len(hits) and pd.notna(truth["cost"]) else None
     return _row(
         trouble, rule, seed, others=", ".join(list(chosen)[1:]),
@@ -149,8 +154,9 @@ def _strength(trouble: str, random: np.random.Generator) -> float:
 
 
 def _alike(trouble: str) -> tuple[str, ...]:
-    """Return the troubles that show in the same kind of data; a pipelined job has one cause."""
-    kinds = [names for kind, names in simulate.TROUBLES.items() if kind != "job operations"]
+    """Return the troubles that show in the same kind of data; a job has one end."""
+    kinds = [names for kind, names in simulate.TROUBLES.items()
+             if kind not in ("job operations", "failure logs")]  # fmt: skip
     return next((names for names in kinds if trouble in names), ())
 
 

@@ -203,3 +203,43 @@ def test_diagnose_tells_of_lines_that_speak_of_an_error_and_that_no_rule_knows(t
     result = CliRunner().invoke(app, ["diagnose", str(tmp_path / "kern.log"), "--tz", "UTC"])
     assert result.exit_code == 1
     assert "no rule knows" in " ".join(result.stderr.split())
+
+
+SACCT = "JobID|State|ExitCode|Start|End|NNodes|NodeList\n{rows}"
+RUN = "9|{state}|1:0|2026-03-01T{start}|2026-03-01T{end}|2|n[1-2]\n"
+WATCHDOG = (
+    "[rank{rank}]:[E301 {time}.000 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught "
+    "collective operation timeout: WorkNCCL(SeqNum=17, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
+    "Timeout(ms)=600000) ran for 600029 milliseconds before timing out.\n"
+)
+
+
+def test_that_a_job_failed_is_no_reason_beside_the_hang_that_ended_it(tmp_path):
+    """Slurm cuts the end to seconds, so its record may stand before what led to it."""
+    run = RUN.format(state="FAILED", start="08:00:00", end="11:59:59")
+    (tmp_path / "sacct.txt").write_text(SACCT.format(rows=run))
+    alone = analyze.findings(load.bundle(tmp_path, tz="UTC", year=2026, progress=False)).findings
+    assert "job failed with exit code 1" in alone["finding"][0]
+    (tmp_path / "job.log").write_text(
+        "".join(WATCHDOG.format(rank=rank, time="12:00:00") for rank in range(3))
+    )
+    found = analyze.findings(load.bundle(tmp_path, tz="UTC", year=2026, progress=False)).findings
+    assert found["rule"][0] == "last_failure"
+    assert found["finding"][0] == "The log ends with this failure: NCCL collective timed out"
+
+
+@pytest.mark.parametrize(("restart", "first"), [("12:03:00", "n2"), (None, "n1")])
+def test_what_stopped_an_earlier_run_is_not_why_the_last_one_died(tmp_path, restart, first):
+    runs = RUN.format(
+        state="NODE_FAIL", start="08:00:00", end="12:02:00" if restart else "12:15:00"
+    )
+    if restart:
+        runs += RUN.format(state="FAILED", start=restart, end="12:15:00")
+    (tmp_path / "sacct.txt").write_text(SACCT.format(rows=runs))
+    (tmp_path / "kern.log").write_text(
+        "2026-03-01T12:01:00+00:00 n1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, GPU lost\n"
+        "2026-03-01T12:14:00+00:00 n2 kernel: Kernel panic - not syncing: Fatal exception\n"
+    )
+    found = analyze.findings(load.bundle(tmp_path, tz="UTC", progress=False)).findings
+    assert found["rule"][0] == "last_failure"
+    assert found["where"][0].startswith(first)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.load.failures.log_files import FOREIGN, findings, ns, read, recognised
-from workbench import load
+from workbench import analyze, load
 from workbench.errors import LoadError
 from workbench.load._failures.formats import nccl_ras, slurm_output
 
@@ -171,3 +171,34 @@ def test_hostile_lines_are_read_quickly(tmp_path, module):
     begun = time.perf_counter()
     read(module, tmp_path, text, tz="UTC")
     assert time.perf_counter() - begun < 5
+
+
+TORCHRUN = """\
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-03-02_12:00:00
+  host      : n3
+  rank      : 3 (local_rank: 3)
+  exitcode  : 1 (pid: 4711)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "cause"),
+    [
+        ("step 1 loss 2.5\n", "exit code 7 (trigger not in the log)"),
+        (TORCHRUN, "exit code 1 (no traceback recorded"),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=9.0.\n", "out of host memory"),
+    ],
+)
+def test_an_exit_is_the_end_of_a_job_only_where_nothing_before_it_is(tmp_path, before, cause):
+    after = "srun: error: n3: tasks 0-3: Exited with exit code 7\nsrun: error: n3: task 4: Killed\n"
+    path = tmp_path / "job.out"
+    path.write_text(before + after)
+    bundle = load.bundle(path, tz="UTC", progress=False)
+    found = analyze.findings(bundle).findings
+    assert found["rule"].tolist() == ["last_failure"]
+    assert f"ends with this failure: {cause}" in found["finding"][0]
+    assert found["where"][0].startswith(("n3", "job 9 n3"))

@@ -97,8 +97,12 @@ class Failing:
     def end(self) -> pd.DataFrame:
         """The one of these that explains the timeouts and exits after it; none if there is none."""
         rows = self.ending
-        causes = rows[~rows["category"].isin(_NO_CAUSE)]
-        return causes.iloc[:1] if len(causes) else rows.iloc[-1:]
+        # That a job failed is no reason where anything else is told; the earliest reason led to
+        # the others.
+        for are_reasons in (~rows["category"].isin(_NO_CAUSE), rows["code"].ne("FAILED")):
+            if are_reasons.any():
+                return rows[are_reasons].iloc[:1]
+        return rows.iloc[-1:]
 
     def told_by(self, rows: pd.DataFrame) -> str:
         """Name the rule that tells of these failures, if they are those with which the log ends."""
@@ -153,7 +157,11 @@ class Failing:
             is_over &= not (runs["end_ns"] > goes_on_ns).fillna(value=False).any()
             is_over &= not is_started_again.fillna(value=False).any()
             is_over &= self.last_step_ns <= goes_on_ns
-            return rows[(rows["start_ns"] >= last_ns - _CHAIN_NS) & is_over]
+            # What stopped an earlier run of the job did not stop the last one.
+            begun = runs[runs["job"].isin(rows["job"].dropna()) & (runs["start_ns"] <= last_ns)]
+            last_runs = begun.groupby("job", observed=True)["start_ns"].max()
+            first_ns = max(last_ns - _CHAIN_NS, int(last_runs.min() if len(last_runs) else 0))
+            return rows[(rows["start_ns"] >= first_ns) & is_over]
         if rows["source"].nunique() > 1 or rows["start_ns"].notna().any():
             return rows.iloc[:0]  # times of two clocks do not tell what came last
         return rows.sort_values("line", kind="stable").iloc[-1:]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from workbench.simulate._fleet.engine import History
+from workbench.simulate._fleet.troubled_failures import END_TROUBLES, failure_log
 from workbench.simulate._fleet.troubled_logs import (
     LOG_TROUBLES,
     POWER_TROUBLES,
@@ -45,6 +46,7 @@ TROUBLES: Mapping[str, tuple[str, ...]] = {
     "traces": TRACE_TROUBLES,
     "job logs": LOG_TROUBLES,
     "power logs": POWER_TROUBLES,
+    "failure logs": END_TROUBLES,
     "job operations": tuple(_PIPELINE),
 }
 """What :func:`workbench.simulate.troubled_job` can put into a job, by the data it shows in.
@@ -52,7 +54,7 @@ TROUBLES: Mapping[str, tuple[str, ...]] = {
 The strength of a trouble is its cost as a share of the healthy job, but for these: a wrong clock,
 its offset as a share of the step; throttling and a silent meter, the share of readings; low power,
 the share that a GPU lacks; a power swing, its share of the mean; an idle GPU, the share of energy;
-an unused GPU, the share of its time.
+an unused GPU, the share of its time; an end, the share of the log that the run which it ended took.
 """
 
 
@@ -131,6 +133,12 @@ def troubled_job(
             for pair in given.items()
             if pair[0] in {*LOG_TROUBLES, *POWER_TROUBLES}
         ]
+    ends = [name for name in given if name in END_TROUBLES]
+    if ends or not given:
+        log, where = failure_log(given, seed=seed)
+        # The failure of an interrupted job stands in a log of its own.
+        parts["failures"] = parts.get("failures") or log
+        rows += [_row(name, given[name], given[name], where=where) for name in ends]
     causes = {_PIPELINE[name]: size for name, size in given.items() if name in _PIPELINE}
     if causes or not given:
         sizes = {name: _PIPELINE_SIZES[name](size) for name, size in causes.items()}

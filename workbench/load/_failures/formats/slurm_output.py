@@ -38,7 +38,7 @@ _MEMORY = re.compile(
 )
 _TASK = re.compile(
     r"srun: error: (?P<node>[\w.-]{1,255}): tasks? [\d,-]{1,200}: (?P<why>Out Of Memory|Bus error"
-    r"|Segmentation fault|Illegal instruction|Killed)"
+    r"|Segmentation fault|Illegal instruction|Killed|Exited with exit code (?P<exit>\d{1,9}))"
 )
 _NODE = re.compile(r"srun: error: Node failure on (?P<node>\S{1,255})")
 _TASKS = {
@@ -49,7 +49,7 @@ _TASKS = {
     "Killed": ("SIGKILL", "ended by SIGKILL", "unknown"),
 }
 # That Slurm ended a job, or one of its tasks, follows from a reason that is told beside it.
-_FOLLOWS = ("CANCELLED", "SIGKILL")
+_FOLLOWS = ("CANCELLED", "EXIT", "SIGKILL")
 _WHY = (
     ("TIME LIMIT", "TIMEOUT"), ("NODE FAIL", "NODE_FAIL"), ("PREEMPT", "PREEMPTED"),
     ("OOM", "OUT_OF_MEMORY"), ("MEMORY", "OUT_OF_MEMORY"), ("DEADLINE", "DEADLINE"),
@@ -59,7 +59,8 @@ _OF_FILE = re.compile(r"slurm-(\d{1,12})(?:_\d+)?(?:\.\w+)?\.(?:out|err)")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    return any(pattern.search(head.decode(errors="replace")) for pattern in (_CANCELLED, _MEMORY))
+    text = head.decode(errors="replace")
+    return any(pattern.search(text) for pattern in (_CANCELLED, _MEMORY, _TASK, _NODE))
 
 
 def read(source: Source, settings: Given) -> LogPart:
@@ -117,7 +118,8 @@ def _failure(text: str, settings: Given, label: str, number: int, findings: Find
         row = usual | _of_state("OUT_OF_MEMORY")
         return row | {name: value for name, value in told.items() if value}
     if match := _TASK.search(text):
-        code, cause, category = _TASKS[match["why"]]
+        exited = ("EXIT", f"exit code {match['exit']}", "follow-on")
+        code, cause, category = _TASKS.get(match["why"], exited)
         return usual | {"code": code, "cause": cause, "category": category, "node": match["node"]}
     if match := _NODE.search(text):
         return usual | _of_state("NODE_FAIL") | {"node": match["node"]}
