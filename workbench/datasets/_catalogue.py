@@ -246,10 +246,10 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
 
 def _is_bundled_synthetic(path: Path) -> bool:
     """Return whether a path leads into a bundled set that was simulated."""
-    table = describe()
-    bundled = table.loc[table["synthetic"] & (table["place"] == "bundled"), "dataset"]
-    folders = [folder_of(str(name), "bundled").resolve() for name in bundled]
-    return any(path.resolve().is_relative_to(folder) for folder in folders)
+    folder, resolved = data_folder().resolve(), path.resolve()
+    # Most paths do not, and are told apart without the catalogue.
+    steps = resolved.relative_to(folder).parts if resolved.is_relative_to(folder) else ()
+    return bool(steps) and steps[0] in names() and is_bundled(steps[0]) and is_synthetic(steps[0])
 
 
 def _plain(text: str) -> str:

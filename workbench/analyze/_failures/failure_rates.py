@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from workbench._shared.numbers import positive, share_between, whole_number
 from workbench.analyze._failures.failure_rows import (
@@ -253,7 +253,7 @@ def standby_nodes(node_count: int, fail_share: float, *, quantile_share: float =
         raise WorkbenchError(msg)
     quantile = share_between("quantile_share", quantile_share)
     # Nodes fail independently of each other.
-    return int(stats.binom.ppf(quantile, nodes, fail_share))
+    return int(scipy.stats.binom.ppf(quantile, nodes, fail_share))
 
 
 Nodes: TypeAlias = pd.DataFrame | Sequence[str] | int

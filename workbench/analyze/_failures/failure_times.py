@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from workbench._shared.numbers import not_negative, share_between, whole_number
 from workbench.analyze._failures.failure_rows import (
@@ -377,7 +377,7 @@ def _slope(rows: pd.DataFrame, confidence: float) -> tuple[float, float, float]:
     if fitted is None:
         return unknown
     slope, error = fitted
-    reach = float(stats.norm.ppf((1 + confidence) / 2)) * error
+    reach = float(scipy.stats.norm.ppf((1 + confidence) / 2)) * error
     return slope, slope - reach, slope + reach
 
 

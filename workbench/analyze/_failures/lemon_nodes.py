@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from workbench._shared.numbers import positive, share_between, whole_number
 from workbench.analyze._failures.failure_rates import Nodes, counts_by_node, exposure_days
@@ -95,9 +95,9 @@ def lemon_nodes(
     rate = count.sum() / exposure.sum()
     expected = exposure * rate
     # sf(n - 1) is P(X >= n): the count itself is as extreme as observed.
-    p_value = stats.poisson.sf(count - 1, expected)
+    p_value = scipy.stats.poisson.sf(count - 1, expected)
     # Benjamini-Hochberg, which scipy applies by default.
-    adjusted = stats.false_discovery_control(p_value)
+    adjusted = scipy.stats.false_discovery_control(p_value)
     dispersion = np.nan
     if len(count) > 1 and count.any():
         dispersion = ((count - expected) ** 2 / expected).sum() / (len(count) - 1)
@@ -259,12 +259,12 @@ def _recall(
     lemon_mean = assumed.failure_share * mean_count / assumed.node_share
     other_mean = (1 - assumed.failure_share) * mean_count / (1 - assumed.node_share)
     # Beyond this a count is impossible for lemons, too.
-    most = int(stats.poisson.isf(1e-9, lemon_mean)) + 10
+    most = int(scipy.stats.poisson.isf(1e-9, lemon_mean)) + 10
     count = np.arange(1, most)
-    recall = stats.poisson.sf(count - 1, lemon_mean)
-    flagged, wrong = bad * recall, (nodes - bad) * stats.poisson.sf(count - 1, other_mean)
+    recall = scipy.stats.poisson.sf(count - 1, lemon_mean)
+    flagged, wrong = bad * recall, (nodes - bad) * scipy.stats.poisson.sf(count - 1, other_mean)
     # Benjamini-Hochberg for expected counts: the first threshold at which it would hold.
-    flags = nodes * stats.poisson.sf(count - 1, mean_count) <= false * (flagged + wrong)
+    flags = nodes * scipy.stats.poisson.sf(count - 1, mean_count) <= false * (flagged + wrong)
     if not flags.any():
         return None, 0.0, None
     first = int(flags.argmax())

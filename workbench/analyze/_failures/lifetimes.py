@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, stats
 
 from workbench._shared.numbers import Floats, share_between
 from workbench.analyze._failures.failure_rows import (
@@ -310,7 +310,7 @@ def _curve(rows: pd.DataFrame, band: Band, confidence: float) -> pd.DataFrame:
     with np.errstate(divide="ignore"):
         # Greenwood; infinite from the age at which the last one at risk failed.
         terms = np.cumsum(deaths / (at_risk * (at_risk - deaths)))
-    low, high = _band(share, terms, band, float(stats.norm.ppf((1 + confidence) / 2)))
+    low, high = _band(share, terms, band, float(scipy.stats.norm.ppf((1 + confidence) / 2)))
     law = fit(time, failed, confidence)
     return pd.DataFrame(
         {
@@ -381,7 +381,7 @@ def fit(time: Floats, failed: NDArray[np.bool_], confidence: float) -> Fit | Non
     low, high = -10.0, 10.0
     if slope(low) >= 0 or slope(high) <= 0:
         return None
-    shape = float(np.exp(optimize.brentq(slope, low, high, xtol=1e-13)))
+    shape = float(np.exp(scipy.optimize.brentq(slope, low, high, xtol=1e-13)))
     power = t**shape
     scale = float((power.sum() / deaths) ** (1 / shape))
     gain = 2 * (
@@ -390,11 +390,11 @@ def fit(time: Floats, failed: NDArray[np.bool_], confidence: float) -> Fit | Non
     )
     gain = max(float(gain), 0.0)
     spread = np.sqrt(np.diag(np.linalg.inv(_information(shape, scale, t, deaths))))
-    reach = np.exp(float(stats.norm.ppf((1 + confidence) / 2)) * spread)
+    reach = np.exp(float(scipy.stats.norm.ppf((1 + confidence) / 2)) * spread)
     return Fit(
         shape, shape / reach[0], shape * reach[0],
         scale * unit, scale * unit / reach[1], scale * unit * reach[1],
-        gain, float(stats.chi2.sf(gain, 1)),
+        gain, float(scipy.stats.chi2.sf(gain, 1)),
     )  # fmt: skip
 
 

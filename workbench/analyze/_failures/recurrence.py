@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from workbench._shared.numbers import Floats, share_between
 from workbench.analyze._failures.failure_rows import (
@@ -101,7 +101,7 @@ def recurrence(
     at_risk = _at_risk(seen, times)
     mean = np.cumsum(count / at_risk)
     deviation = np.sqrt(_robust_variance(seen, times, begin, count))
-    reach = float(stats.norm.ppf((1 + confidence) / 2)) * deviation
+    reach = float(scipy.stats.norm.ppf((1 + confidence) / 2)) * deviation
     # The spread between nodes cannot be known of one.
     alone = np.maximum.accumulate(at_risk == 1)
     reach = np.where(alone, np.nan, reach)
@@ -170,7 +170,7 @@ def failure_trend(
     at = seen.node_hours(seen.at)
     count, growth = len(at), _growth(at, total)
     tail = (1 - confidence) / 2
-    ends = stats.chi2.ppf([tail, 1 - tail], 2 * max(count, 1)) / (2 * max(count, 1))
+    ends = scipy.stats.chi2.ppf([tail, 1 - tail], 2 * max(count, 1)) / (2 * max(count, 1))
     enough = count >= _FEWEST
     laplace = (at.mean() / total - 0.5) * np.sqrt(12 * count) if enough else np.nan
     row = {
@@ -181,7 +181,7 @@ def failure_trend(
         "low_growth_ratio": growth * ends[0],
         "high_growth_ratio": growth * ends[1],
         "laplace_ratio": laplace,
-        "p_value_share": 2 * stats.norm.sf(abs(laplace)),
+        "p_value_share": 2 * scipy.stats.norm.sf(abs(laplace)),
     }
     return FAILURE_TREND.of(
         [row],

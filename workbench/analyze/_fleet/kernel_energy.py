@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import nnls
+import scipy
 
 from workbench._shared.kernel_kinds import classify
 from workbench._shared.numbers import not_negative, positive
@@ -267,7 +267,7 @@ class _Fit(NamedTuple):
         # Shares of rare kinds are tiny, and the solver compares absolute sizes.
         scale = np.maximum(np.linalg.norm(columns, axis=0), np.finfo(float).tiny)
         scaled = columns / scale
-        powers = nnls(scaled * root[:, None], above * root)[0] / scale
+        powers = scipy.optimize.nnls(scaled * root[:, None], above * root)[0] / scale
         return cls(columns, above, lasted, powers)
 
     def squared_error(self) -> float:
@@ -356,9 +356,9 @@ def _resampled(gram: Floats, right: Floats) -> Iterator[Floats]:
         # A resample may hold a rare kind nowhere; then its power is any, and 0 is one of them.
         sizes, directions = np.linalg.eigh(total)
         root = np.sqrt(np.maximum(sizes, sizes[-1] * 1e-12))
-        yield nnls(directions.T * root[:, None], (directions.T @ right[drawn].sum(axis=0)) / root)[
-            0
-        ]
+        yield scipy.optimize.nnls(
+            directions.T * root[:, None], (directions.T @ right[drawn].sum(axis=0)) / root
+        )[0]
 
 
 def _table(

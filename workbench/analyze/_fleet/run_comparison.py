@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from workbench._shared.numbers import not_negative, share_between
 from workbench._shared.run_verdict import comparison_verdict
@@ -275,7 +275,7 @@ def _rate_row(key: Key, unit: str, pair: tuple[Rate, Rate], level: float) -> dic
     p_value = 1.0
     if counts.sum():
         share = float(hours[1] / hours.sum())
-        p_value = float(stats.binomtest(int(counts[1]), int(counts.sum()), share).pvalue)
+        p_value = float(scipy.stats.binomtest(int(counts[1]), int(counts.sum()), share).pvalue)
     return {
         "quantity": key[0], "name": key[1], "a": mean_a, "b": mean_b, "difference": difference,
         "low": difference - float(np.hypot(mean_b - lows[1], highs[0] - mean_a)),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import signal, stats
+import scipy
 
 from workbench._shared.numbers import Floats, not_negative, share_between
 from workbench.analyze._failures.failure_rows import poisson_interval
@@ -119,7 +119,7 @@ def _of_steps(run: Bundle, level: float) -> dict[str, Any]:
     if len(steps) > 1:
         mean = float(steps.mean())
         variance, freedom = mean_variance(steps)
-        reach = float(stats.t.ppf((1 + level) / 2, freedom)) * np.sqrt(variance)
+        reach = float(scipy.stats.t.ppf((1 + level) / 2, freedom)) * np.sqrt(variance)
         row |= {"low_step_ms": mean - reach, "high_step_ms": mean + reach}
     for key, (column, _) in zip((STEP, EXPOSED, ENERGY), _QUANTITIES.values(), strict=True):
         if len(values := samples.get(key, np.zeros(0))):
@@ -252,7 +252,7 @@ def _correlation(residual: Floats) -> float:
 def _largest_by_chance(count: int, correlation: float) -> Floats:
     """Draw the largest statistic of runs without a change."""
     noise = np.random.default_rng(_SEED).standard_normal((_DRAWS, count + 30))
-    series = signal.lfilter([1.0], [1.0, -correlation], noise, axis=1)[:, 30:]
+    series = scipy.signal.lfilter([1.0], [1.0, -correlation], noise, axis=1)[:, 30:]
     return np.asarray(_split_statistics(series)[0].max(axis=1))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 _BATCHES = 8
 # A short series cannot tell its autocorrelation: it starts from this one, as if eight values had
@@ -89,6 +89,6 @@ def welch(
         return difference, difference, float(difference == 0)
     freedom = variance**2 / (a[0] ** 2 / a[1] + b[0] ** 2 / b[1])
     error = float(np.sqrt(variance))
-    reach = float(stats.t.ppf((1 + level) / 2, freedom)) * error
-    p_value: Any = 2 * stats.t.sf(abs(difference) / error, freedom)
+    reach = float(scipy.stats.t.ppf((1 + level) / 2, freedom)) * error
+    p_value: Any = 2 * scipy.stats.t.sf(abs(difference) / error, freedom)
     return difference - reach, difference + reach, float(p_value)

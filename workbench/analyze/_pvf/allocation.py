@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from workbench import tables
 from workbench._shared.numbers import share_between, whole_number
@@ -267,7 +267,7 @@ def injection_sample_sizes(
              "error_kind": "absolute", "site_count": count,
              "expected_event_count": count * totals["pvf"]} | shared
         )  # fmt: skip
-        z = float(stats.norm.isf((1 - share) / 2))
+        z = float(scipy.stats.norm.isf((1 - share) / 2))
         rows += [
             {"inputs": inputs, "error": error, "error_kind": "relative"} | shared | value
             for inputs, error in itertools.product(_INPUTS, errors)
@@ -359,7 +359,7 @@ def sample_size_leveugle(
             f"share={share!r} between 0 and 1"
         )
         raise WorkbenchError(msg)
-    z = float(stats.norm.isf((1 - confidence_level) / 2))
+    z = float(scipy.stats.norm.isf((1 - confidence_level) / 2))
     return population / (1 + error**2 * (population - 1) / (z**2 * share * (1 - share)))
 
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from workbench._shared.numbers import share_between, whole_number
 from workbench.errors import WorkbenchError
@@ -174,7 +174,7 @@ def cluster_interval(
     """
     share, variance = estimate.share, estimate.variance
     tail = (1 - confidence_level) / 2
-    ratio = stats.norm.isf(tail) / stats.t.isf(tail, estimate.freedom)
+    ratio = scipy.stats.norm.isf(tail) / scipy.stats.t.isf(tail, estimate.freedom)
     with np.errstate(invalid="ignore", divide="ignore"):
         # Never more than the trials there were: a variance that chance made small proves nothing.
         count = np.fmin(share * (1 - share) / variance * ratio**2, trial_count)
@@ -199,8 +199,8 @@ def binomial_interval(events: Any, trials: Any, confidence_level: float) -> tupl
     tail = (1 - confidence_level) / 2
     events, trials = np.asarray(events, dtype=float), np.asarray(trials, dtype=float)
     non_events = np.maximum(trials - events, 0)
-    low = stats.beta.ppf(tail, np.where(events > 0, events, 1), non_events + 1)
-    high = stats.beta.isf(tail, events + 1, np.where(non_events > 0, non_events, 1))
+    low = scipy.stats.beta.ppf(tail, np.where(events > 0, events, 1), non_events + 1)
+    high = scipy.stats.beta.isf(tail, events + 1, np.where(non_events > 0, non_events, 1))
     return np.where(events > 0, low, 0.0), np.where(non_events > 0, high, 1.0)
 
 
@@ -209,7 +209,7 @@ def wilson_interval(share: Any, trials: Any, confidence_level: float) -> tuple[F
     share, trials = np.asarray(share, dtype=float), np.asarray(trials, dtype=float)
     # No trials give no interval, not one from 0 to 1.
     trials = np.where(trials > 0, trials, np.nan)
-    z = stats.norm.isf((1 - confidence_level) / 2)
+    z = scipy.stats.norm.isf((1 - confidence_level) / 2)
     centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) * z / (1 + z**2 / trials)
     # Rounding would leave the end just beside 0 or 1.
@@ -307,7 +307,9 @@ def proportion(
         raise WorkbenchError(msg)
     share_between("confidence_level", confidence_level)
     share = events / trials
-    half = float(stats.norm.isf((1 - confidence_level) / 2)) * np.sqrt(share * (1 - share) / trials)
+    half = float(scipy.stats.norm.isf((1 - confidence_level) / 2)) * np.sqrt(
+        share * (1 - share) / trials
+    )
     ends = {
         "wilson": wilson_interval(share, trials, confidence_level),
         "clopper_pearson": binomial_interval(events, trials, confidence_level),

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
-from scipy.special import gammaln
 
 from workbench._shared.numbers import Flags
 from workbench.analyze._pvf import groups as grouping
@@ -441,10 +440,14 @@ def _by_weight(sizes: list[float], weight: NDArray[np.float64], *, is_complete: 
     if is_complete:
         return None
     # Chance may explain that so many experiments were picked from a larger design.
-    laws = [stats.poisson(size / mean_weight) for size in sizes]
+    laws = [scipy.stats.poisson(size / mean_weight) for size in sizes]
     tails = (min(law.cdf(len(weight)), law.sf(len(weight) - 1)) for law in laws)
     return next((number for number, tail in enumerate(tails) if tail > _FIT), None)
 
 
 def _log_choices(total: int, chosen: int) -> Any:
-    return gammaln(total + 1) - gammaln(chosen + 1) - gammaln(total - chosen + 1)
+    return (
+        scipy.special.gammaln(total + 1)
+        - scipy.special.gammaln(chosen + 1)
+        - scipy.special.gammaln(total - chosen + 1)
+    )

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from workbench._shared.numbers import share_between
 from workbench.analyze._pvf import groups as grouping
@@ -495,6 +495,6 @@ def _removed(counts: Any, group: Any, stratum: Any, confidence_level: float) -> 
             Clusters(group, group, stratum, residual, np.ones(len(group))), len(total)
         )
         error = np.sqrt(estimate.variance) * estimate.cluster_count / total
-    half = stats.t.isf((1 - confidence_level) / 2, estimate.freedom) * error
+    half = scipy.stats.t.isf((1 - confidence_level) / 2, estimate.freedom) * error
     ratio = np.where(total > 0, ratio, np.nan)
     return 1 - ratio, np.where(estimate.cluster_count > 1, half, np.nan)

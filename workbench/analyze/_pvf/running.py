@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from workbench._shared.numbers import not_negative, positive, share_between, whole_number
 from workbench.analyze._pvf import cluster_intervals as intervals
@@ -172,5 +172,7 @@ def _alarms(clean: Any, tolerance: float) -> dict[str, float]:
     # Not >: a residual that is not a number has to count as an alarm.
     alarms = int((~(clean <= tolerance)).sum())
     # Clopper-Pearson, one-sided: it says something even without any alarm.
-    high = float(stats.beta.ppf(_LEVEL, alarms + 1, count - alarms)) if alarms < count else 1.0
+    high = (
+        float(scipy.stats.beta.ppf(_LEVEL, alarms + 1, count - alarms)) if alarms < count else 1.0
+    )
     return {"clean_count": count, "false_alarm_share": alarms / count, "false_alarm_high": high}

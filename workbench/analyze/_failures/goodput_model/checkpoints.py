@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import ArrayLike
-from scipy import optimize
 
 from workbench._shared.numbers import not_negative, positive, whole_number
 from workbench.analyze._failures.goodput_model.goodput import (
@@ -164,7 +164,7 @@ def checkpoint_optimum(
     numeric = mean
     if write < 30 * mean:
         # The condition of the notes in logarithms, where exp((tau + w) / M) cannot overflow.
-        numeric = optimize.brentq(
+        numeric = scipy.optimize.brentq(
             lambda work: np.log1p(-work / mean) + (work + write) / mean, 0.0, mean * (1 - 1e-15)
         )
     curve = checkpoint_curve(

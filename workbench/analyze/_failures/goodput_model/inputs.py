@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from workbench._shared.numbers import share_between
 from workbench.analyze._failures.causes import reported_by
@@ -217,7 +217,9 @@ def _recovery(measured: _Job, confidence: float) -> dict[str, object]:
 def _mean_interval(values: NDArray[np.float64], confidence: float) -> tuple[float, float] | None:
     if len(values) < 2:
         return None
-    reach = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1) * stats.sem(values))
+    reach = float(
+        scipy.stats.t.ppf((1 + confidence) / 2, len(values) - 1) * scipy.stats.sem(values)
+    )
     return max(float(values.mean()) - reach, 0.0), float(values.mean()) + reach
 
 

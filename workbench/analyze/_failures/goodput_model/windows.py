@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from workbench._shared.numbers import positive
 from workbench.analyze._failures.goodput_model.goodput import (
@@ -217,7 +217,7 @@ def mean_of(shares: Floats) -> tuple[float, float, float]:
     if count < 2:
         return mean, np.nan, np.nan
     # Runs are independent, so their means spread as Student's t.
-    half = float(stats.t.ppf(0.975, count - 1) * shares.std(ddof=1) / np.sqrt(count))
+    half = float(scipy.stats.t.ppf(0.975, count - 1) * shares.std(ddof=1) / np.sqrt(count))
     return mean, max(mean - half, 0.0), min(mean + half, 1.0)
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from workbench.analyze._failures.hang.waits import SYNCHRONISING, Op, Place, State, Wait
 
@@ -54,9 +53,13 @@ def _ends(state: State, edges: list[Wait]) -> Iterator[set[int]]:
     ranks = sorted({*state.have, *(edge.waits_for for edge in edges)})
     start = np.searchsorted(ranks, np.array([edge.rank for edge in edges], dtype=np.int64))
     end = np.searchsorted(ranks, np.array([edge.waits_for for edge in edges], dtype=np.int64))
-    graph = coo_array((np.ones(len(edges)), (start, end)), shape=(len(ranks), len(ranks)))
+    graph = scipy.sparse.coo_array(
+        (np.ones(len(edges)), (start, end)), shape=(len(ranks), len(ranks))
+    )
     # Ranks that wait for each other in a circle are one strongly connected component.
-    count, component = connected_components(graph, directed=True, connection="strong")
+    count, component = scipy.sparse.csgraph.connected_components(
+        graph, directed=True, connection="strong"
+    )
     leaves = np.zeros(count, dtype=bool)
     # An edge to another component means that somebody inside waits for somebody outside.
     leaves[component[start][component[start] != component[end]]] = True
