@@ -1,10 +1,14 @@
 """The first page of a report on real files: links that lead somewhere, a cut that can be opened."""
 
+import gzip
+import shutil
+from functools import partial
+
 import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
-from workbench import analyze, datasets, load
+from workbench import analyze, datasets, load, share
 from workbench.cli._overview import first_page
 from workbench.share import PageFacts
 
@@ -79,3 +83,16 @@ def test_real_data_are_never_called_made(tmp_path, real_data):
     overview = first_page(real_data("kineto-dlrm-8rank"), UTC, PAGES, tmp_path)
     assert not overview.is_synthetic
     assert "ynthetic" not in overview.html
+
+
+def test_files_of_a_report_name_no_folder_around_the_data(tmp_path):
+    mine = tmp_path / "of_anna" / "secret project" / "monday"
+    shutil.copytree(datasets.path("fleet-demo") / "traces", mine)
+    share.report([], out=tmp_path / "site", data=mine, overview=partial(first_page, mine, UTC))
+    files = [file for file in (tmp_path / "site").rglob("*") if file.is_file()]
+    contents = [
+        gzip.decompress(f.read_bytes()) if f.suffix == ".gz" else f.read_bytes() for f in files
+    ]
+    assert b"monday/synthetic_rank_0.pt.trace.json.gz" in b"".join(contents)
+    for name in (b"of_anna", b"secret project"):
+        assert not [file.name for file, held in zip(files, contents, strict=True) if name in held]

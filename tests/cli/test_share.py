@@ -52,7 +52,8 @@ def test_names_are_those_of_tables_and_of_the_path_and_no_common_word(tmp_path):
         datasets.path("fleet-demo") / "power", tz="UTC", node=re.compile(r"node\d+"), progress=False
     )
     names = names_in(bundle, folder)
-    assert {"node001", "alice", "secret-run"} <= names.keys()
+    assert {"node001", "secret-run"} <= names.keys()
+    assert "alice" not in names  # pages name no folder above the data
     assert names["node001"] == "host"
     assert not {"home", "power", "data", "traces"} & names.keys()
 

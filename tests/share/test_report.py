@@ -321,11 +321,39 @@ def test_own_data_reaches_the_notebook_and_the_foot_of_the_page(run, notebook, t
     run[f"data = {str(mine)!r}"] = [shown(figure_of("Rank 3 comes last", origin="own"))]
     site = site_of(share.report(notebook, out=tmp_path / "site", data=mine))
     page = soup_of(site, "01_waits.html")
-    assert f"Data: {mine}" in page.footer.text
+    assert f"Data: {mine.name}." in page.footer.text
     notice = page.select_one(".wb-notice")
-    assert f"made from {mine}" in notice.text
+    assert f"made from {mine.name}." in notice.text
     assert [item.text for item in notice.select("li")] == ["Rank 3 comes last"]
     assert "Rank 7" not in page.main.text
+
+
+@pytest.mark.parametrize("folder", ["client", "it's <client> & co", "naïve \\u00e9"])
+def test_a_report_lists_no_folder_around_the_data(run, notebook, tmp_path, folder):
+    mine = tmp_path / "of_anna" / folder / "monday"
+    mine.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(mine.parent, target_is_directory=True)
+    given = tmp_path / "link" / "monday"
+    table = pd.DataFrame({"file": [f"{mine}/a.log", str(given / "b.log")]})
+    run[f"data = {str(given)!r}"] = [
+        shown(figure_of(f"Read from {html.escape(str(mine))}", origin="own")),
+        new_output("stream", name="stdout", text=f"{given}/a.log: 3 lines\n"),
+        new_output("display_data", data=as_data(table)),
+    ]
+    run["other"] = [failed("TableError", f"{mine}/a.log, line 3: no time")]
+
+    def overview(_pages, made):
+        (made / "csv").mkdir(exist_ok=True)
+        table.to_csv(made / "csv" / "files.csv")
+        return share.Overview("files", f"<p>{html.escape(str(mine))}/b.log</p>", "monday")
+
+    site = site_of(share.report(notebook, out=tmp_path / "site", data=given, overview=overview))
+    pages = [*site.rglob("*.html"), *site.rglob("*.csv")]
+    written = "".join(file.read_text(encoding="utf-8") for file in pages)
+    assert "monday/a.log, line 3" in written
+    assert "monday/b.log" in written
+    for name in ("of_anna", folder, html.escape(folder), str(tmp_path), "/link"):
+        assert name not in written
 
 
 OTHERS = {
@@ -363,7 +391,7 @@ def test_a_real_file_is_not_synthetic_because_a_figure_beside_it_is(mixed):
     for name in ("index.html", "01_waits.html"):
         page = soup_of(site, name)
         assert page.select(".wb-badge") == []
-        assert f"Data: {mine}." in page.footer.text
+        assert f"Data: {mine.name}." in page.footer.text
     foot = soup_of(site, "01_waits.html").footer.text
     assert (
         "not from this data: source data set; source published; source model; seed 1 (synt" in foot
@@ -383,7 +411,7 @@ def test_files_that_are_synthetic_say_so_even_if_they_are_ones_own(run, notebook
     site = site_of(share.report(notebook, out=tmp_path / "site", data=tmp_path))
     page = soup_of(site, "01_waits.html")
     assert page.select_one(".wb-badge").text.strip() == "Synthetic data"
-    assert f"Data: {tmp_path} (synthetic)." in page.footer.text
+    assert f"Data: {tmp_path.name} (synthetic)." in page.footer.text
 
 
 def test_data_that_no_page_can_load_are_refused_with_the_reason_alone(run, notebook, tmp_path):
@@ -446,7 +474,7 @@ def test_a_page_that_takes_no_data_does_not_claim_it(run, notebook, tmp_path, wr
     site = site_of(share.report([notebook, facts], out=tmp_path / "site", data=mine))
     assert "Data: papers." in soup_of(site, "facts.html").footer.text
     assert soup_of(site, "facts.html").select(".wb-notice") == []
-    assert f"Data: {mine}, papers." in soup_of(site, "index.html").footer.text
+    assert f"Data: {mine.name}, papers." in soup_of(site, "index.html").footer.text
 
 
 def test_text_that_does_not_fit_the_figures_of_this_run_is_flagged(run, notebook, tmp_path):

@@ -41,7 +41,7 @@ def first_page(
     except LoadError as error:
         if not pages:
             raise
-        return Overview(name, _without_findings(name, say(str(error)), pages), str(data))
+        return Overview(name, _without_findings(name, say(str(error)), pages), name)
     found = _in_words_of_commands(found)
     cuts = _cuts(found, bundle, folder, bundle.is_synthetic)
     share.write_names(folder, names_in(bundle, data))
@@ -54,7 +54,7 @@ def first_page(
         pages=[_page(page) for page in pages],
         downloads=downloads,
     )
-    return Overview(f"Findings: {name}", shown.html, str(data), bundle.is_synthetic)
+    return Overview(f"Findings: {name}", shown.html, name, bundle.is_synthetic)
 
 
 def _in_words_of_commands(found: Findings) -> Findings:

@@ -91,6 +91,8 @@ def _given(texts: list[str]) -> dict[str, str]:
 def names_in(bundle: Bundle, data: Path) -> dict[str, str]:
     """List the names of hosts, users, models and paths that the tables of a job hold."""
     names: dict[str, str] = {}
+    # Pages show no folder above the data.
+    around = f"{data.resolve().parent}/", f"{data.absolute().parent}/"
     for column, values in _texts(bundle):
         kind = _COLUMNS[column]
         for value in values[:_MOST_NAMES]:
@@ -100,10 +102,12 @@ def names_in(bundle: Bundle, data: Path) -> dict[str, str]:
                 if kind == "host"
                 else value
             )
+            if kind == "path":
+                text = value.removeprefix(around[0]).removeprefix(around[1])
             is_entity_of_file = kind == "host" and "(" in text
             for step in _steps(text) if kind == "path" else [text] * (not is_entity_of_file):
                 names.setdefault(step, kind)
-    for step in _steps(str(data.absolute())):
+    for step in _steps(data.absolute().name):
         names.setdefault(step, "path")
     return {name: kind for name, kind in names.items() if _is_telling(name)}
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +61,17 @@ def without_progress(notebook: Any) -> None:
             cell.outputs = [output for output in joined if not _is_empty(output)]
 
 
-def hide_paths(notebook: Any, folder: Path) -> None:
-    """Replace paths of this machine, and memory addresses, in outputs and widget state."""
-    folders = _places(folder)
+def hide_paths(notebook: Any, folder: Path, data: str = "") -> None:
+    """Replace paths of this machine, and memory addresses, in outputs and widget state.
+
+    Own ``data`` are called by their name: the folders around them are nobody else's affair.
+    """
+    folders = [*_around(data), *_places(folder)]
     for cell in notebook.cells:
+        cell["source"] = without_folders(cell["source"], data)
         for output in cell.get("outputs", []):
-            if "text" in output:
-                output["text"] = _hidden(output["text"], folders)
+            told = output.keys() & {"text", "evalue", "traceback"}
+            output.update({name: _hidden(output[name], folders) for name in told})
     for output in outputs(notebook):
         output["metadata"] = {k: v for k, v in output.get("metadata", {}).items() if k in _SHOWN}
         for mime, content in output.data.items():
@@ -72,6 +79,24 @@ def hide_paths(notebook: Any, folder: Path) -> None:
                 output.data[mime] = _hidden(content, folders)
     if "widgets" in notebook.metadata:
         notebook.metadata["widgets"] = _hidden(notebook.metadata["widgets"], folders)
+
+
+def without_folders(text: str, data: str) -> str:
+    """Remove the folders that hold the data from the paths in a text."""
+    return str(_hidden(text, _around(data)))
+
+
+def _around(data: str) -> list[tuple[re.Pattern[str], str]]:
+    """Return the folders around the data, as given and without links, in text, HTML, code, JSON."""
+    if not data:
+        return []
+    ways = (Path(data).absolute(), Path(data).resolve())
+    parents = {str(way.parent) for way in ways if way.parent != way.parent.parent}
+    written: list[Callable[[str], str]]
+    written = [str, html.escape, repr, json.dumps, partial(json.dumps, ensure_ascii=False)]
+    forms = {form(path).strip("'\"") for form in written for path in parents}
+    # Where an absolute path begins: /data within /mnt/data/x is another folder.
+    return [(re.compile(rf"(?<![\w.~-]){re.escape(form)}[/\\]+"), "") for form in sorted(forms)]
 
 
 _SHOWN = {"image/png", "image/jpeg", "image/svg+xml"}

@@ -274,7 +274,7 @@ def _page(path: Path, ran: tuple[Any, list[str]], parameters: Mapping[str, objec
         msg = f"{path}, cell {number}: {error.ename}: {_ANSI.sub('', error.evalue)}"
         raise PublishError(msg)
     _normalise.without_progress(notebook)
-    _normalise.hide_paths(notebook, path.parent)
+    _normalise.hide_paths(notebook, path.parent, str(parameters.get("data", "")))
     _snapshot.add_pictures(notebook, svg_of)
     return _Page(
         path,
@@ -333,7 +333,10 @@ def _write(
     facts = []
     for page, link in zip(pages, links, strict=True):
         exporter.site = replace(
-            site, href=link.href, data=data if page.has_own_data else "", is_foreign=page.is_foreign
+            site,
+            href=link.href,
+            data=Path(data).absolute().name if page.has_own_data else "",
+            is_foreign=page.is_foreign,
         )
         body, resources = exporter.from_notebook_node(page.notebook)
         _put(folder, {link.href: body, **exporter.files})
@@ -346,7 +349,11 @@ def _write(
         body = exporter.overview(_TITLE, {"cards": cards}, _overview_facts(facts))
     else:
         made = overview([_facts(*of) for of in zip(pages, links, facts, strict=True)], folder)
-        body = exporter.overview(made.title, {"overview": made.html}, _facts_of(made))
+        shown = _normalise.without_folders(made.html, data)
+        body = exporter.overview(made.title, {"overview": shown}, _facts_of(made))
+        for table in folder.glob("csv/**/*.csv"):
+            text = table.read_text(encoding="utf-8")
+            table.write_text(_normalise.without_folders(text, data), encoding="utf-8")
     _put(folder, {first.href: body})
     exporter.write_assets(folder)
 
