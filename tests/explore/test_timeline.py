@@ -44,6 +44,16 @@ def test_it_starts_with_everything_and_offers_windows_with_their_reasons(board, 
     assert board.rank.value == "all"
 
 
+def test_the_straggler_and_the_axis_of_time_are_on_top(board):
+    layout = board.figure().layout
+    # By the published tables of this trace rank 7 enters last most often.
+    assert layout.yaxis.ticktext[0].startswith("<b>rank 7</b>")
+    named = [text for text in layout.yaxis.ticktext if "<b>" in text]
+    assert [int(text.split("<b>rank ")[1][0]) for text in named] == [7, 0, 1, 2, 3, 4, 5, 6]
+    assert layout.xaxis.side == "top"
+    assert layout.yaxis.range[1] < layout.yaxis.range[0]  # lane 0 is the upper one
+
+
 def test_zooming_with_the_mouse_draws_the_events_of_that_window_alone(board):
     first = board.view.first_ns
     board.out._hear(None, {"zoom": [2.0, 2.5]}, [])

@@ -24,7 +24,7 @@ from workbench.tables import EVENTS, FLEET_TIMELINE, Trace
 _STILL_BARS, _LIVE_BARS = 1_500, 2_500
 # Marks beyond these could not be told apart, and rows beyond those would not be read.
 _MOST_MARKS, _MOST_LISTED = 500, 10
-_OVERVIEW = "whole trace"
+_OVERVIEW, _LATE = "whole trace", "others wait for this rank"
 # A match is shown in the middle of a window this many times as long as it is.
 _AROUND = 20
 
@@ -32,12 +32,12 @@ _AROUND = 20
 def timeline(trace: Trace, *, source: str = "", synthetic: bool = False) -> TimelineExplorer:
     """Zoom through a whole trace, search it by name, and follow what an event depends on.
 
-    Starts with everything. *window* offers the ten most telling windows, each with its reason. With
-    a running kernel the mouse zooms and pans, each time with the events of that window alone, so
-    that a million events stay smooth; a click on an event marks what it depends on; *search* marks
-    and lists the events whose name contains a text, and the arrows go from one to the next; *save*
-    writes the events in view as a Chrome trace, one file per rank, which Perfetto
-    (ui.perfetto.dev) opens.
+    Starts with everything; the rank that delays the others most is on top. *window* offers the ten
+    most telling windows, each with its reason. With a running kernel the mouse zooms and pans, each
+    time with the events of that window alone, so that a million events stay smooth; a click on an
+    event marks what it depends on; *search* marks and lists the events whose name contains a text,
+    and the arrows go from one to the next; *save* writes the events in view as a Chrome trace, one
+    file per rank, which Perfetto (ui.perfetto.dev) opens.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ class TimelineExplorer(Explorer):
         self.path = widgets.Text("window.json.gz", description="file")
         self.save = widgets.Button(description="Save window", icon="save")
         self.notes = widgets.HTML()
+        windows = analyze.telling_windows(trace.events, process_groups=trace.process_groups)
+        self.windows = _records(windows)
         self._prepared = cache(self._prepare)
         self.view = self._prepared(ALL)
         self.window_ns = self.view.window_ns
         self.matches, self.chosen = np.zeros(0, dtype=np.int64), -1
-        windows = analyze.telling_windows(trace.events, process_groups=trace.process_groups)
-        self.windows = list(windows.itertuples(index=False))
         options = [(_OVERVIEW, -1), *((_words(row), n) for n, row in enumerate(self.windows))]
         tools = [self.rank, self.search, self.back, self.onward, self.path, self.save]
         super().__init__(
@@ -182,7 +182,10 @@ class TimelineExplorer(Explorer):
         return written
 
     def _prepare(self, rank: int | str) -> Prepared:
-        return prepared(self.trace.events, ranks=None if rank == ALL else [int(rank)])
+        # Of many ranks the first screen shows a few: the one that delays the others is among them.
+        late = next((int(row.rank) for row in self.windows if row.reason == _LATE), None)
+        ranks = None if rank == ALL else [int(rank)]
+        return prepared(self.trace.events, ranks=ranks, first_rank=late)
 
     def _figure(self, *, window: int) -> go.Figure:
         rank, span = self._chosen_window(window)

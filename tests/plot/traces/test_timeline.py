@@ -82,6 +82,23 @@ def test_no_busy_time_and_no_event_gets_lost_by_merging(many):
     assert busy == busy_by_hand(items, 0, 110 * MS)
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 99)), min_size=1),
+    st.integers(0, 6),
+)
+def test_a_rank_drawn_first_moves_lanes_and_changes_nothing_else(build, rows, first_rank):
+    table = build(EVENTS, [gpu(at, 5, rank=rank, stream=on) for rank, on, at in rows])
+    usual, moved = (_lanes.lanes_of(table, rank) for rank in (None, first_rank))
+    places = [
+        {row.row: tuple(lanes.set_index("lane").loc[row.lane]) for row in items.itertuples()}
+        for items, lanes in (usual, moved)
+    ]
+    assert places[0] == places[1]
+    ranks = list(dict.fromkeys(moved[1]["rank"]))
+    assert ranks == sorted(ranks, key=lambda rank: (rank != first_rank, rank))
+    assert moved[1]["lane"].tolist() == list(range(len(moved[1])))
+
+
 items_of_lanes = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 10_000), st.integers(0, 3_000), st.integers(0, 3)),
     min_size=1,

@@ -30,12 +30,14 @@ _MANY = 50_000
 _ITEM = ["lane", "kind", "start_ns", "end_ns", "busy_ns", "count", "longest_ns", "row"]
 
 
-def lanes_of(events: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def lanes_of(
+    events: pd.DataFrame, first_rank: int | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Sort what is worth drawing into lanes: GPU streams and CPU threads.
 
     A stream holds its GPU work. A thread holds its outermost operators and annotations
     and, below them, its calls of the GPU runtime. At most :data:`MAX_LANES` lanes are
-    kept: streams before threads, then in order of rank.
+    kept: streams before threads, then in order of rank. ``first_rank`` is drawn above the others.
 
     Returns
     -------
@@ -62,8 +64,9 @@ def lanes_of(events: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
         }
     )
     keys = _lane_keys(events[_PLACE].iloc[drawn], stream[drawn])
-    lanes = _ordered(keys, threads=events["thread"].cat.categories)
-    items["lane"] = lanes["lane"].to_numpy(dtype=np.float64, na_value=np.nan)[keys["code"]]
+    lanes = _ordered(keys, threads=events["thread"].cat.categories, first_rank=first_rank)
+    of_code = lanes["lane"].sort_index().to_numpy(dtype=np.float64, na_value=np.nan)
+    items["lane"] = of_code[keys["code"]]
     if lanes["lane"].isna().any():
         items = items[items["lane"].notna()]
     return items.astype({"lane": "int64"}).reset_index(drop=True), lanes
@@ -294,8 +297,11 @@ def _lane_keys(rows: pd.DataFrame, is_stream: NDArray[np.bool_]) -> pd.DataFrame
     return keys
 
 
-def _ordered(keys: pd.DataFrame, *, threads: pd.Index) -> pd.DataFrame:
-    """List the lanes in order of rank, streams before threads, and number those kept."""
+def _ordered(keys: pd.DataFrame, *, threads: pd.Index, first_rank: int | None) -> pd.DataFrame:
+    """List the lanes in order of rank, streams before threads, and number those kept.
+
+    The index is the code of a lane.
+    """
     lanes = keys.drop_duplicates("code").sort_values("code").reset_index(drop=True)
     devices = lanes[lanes["place"] == 0].groupby("rank")["device"].nunique()
     several = lanes["rank"].map(devices).fillna(0) > 1
@@ -307,7 +313,10 @@ def _ordered(keys: pd.DataFrame, *, threads: pd.Index) -> pd.DataFrame:
             lanes["place"], lanes["device"], lanes["number"], lanes["thread"], several, strict=True
         )
     ]
-    kept = lanes.sort_values(["place", "code"]).index[:MAX_LANES].sort_values()
+    is_later = lanes["rank"] != first_rank
+    lanes = lanes.assign(is_later=is_later).sort_values(["is_later", "code"])
+    kept = lanes.sort_values(["place", "is_later", "code"]).index[:MAX_LANES]
+    kept = lanes.index[lanes.index.isin(kept)]
     lanes["lane"] = pd.Series(range(len(kept)), index=kept, dtype="Int64").reindex(lanes.index)
     return lanes[["rank", "label", "lane"]]
 

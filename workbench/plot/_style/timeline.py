@@ -17,7 +17,7 @@ from workbench.plot._style.style import COLOURS, Frame, fill, left_margin
 from workbench.plot._style.text import duration, label, plural, safe
 
 # A few lanes get more height each, so that a figure of one rank is not a strip.
-_LANE_PX, _WIDE_LANE_PX, _LANES_PX = 20, 48, 240
+_LANE_PX, _WIDE_LANE_PX, _LANES_PX, _AXIS_PX = 20, 48, 240, 44
 # An own clock would reach this many nanoseconds after 31 years without a restart.
 _EPOCH_NS = range(10**18, 4 * 10**18)
 
@@ -33,10 +33,12 @@ class Prepared(NamedTuple):
     window_ns: tuple[int, int]  # from the first item to the last
 
 
-def prepared(events: pd.DataFrame, *, ranks: Collection[int] | None = None) -> Prepared:
-    """Sort the events of some ranks, or of all, for :func:`drawn`."""
+def prepared(
+    events: pd.DataFrame, *, ranks: Collection[int] | None = None, first_rank: int | None = None
+) -> Prepared:
+    """Sort the events of some ranks, or of all, for :func:`drawn`; one rank may come first."""
     chosen = events if ranks is None else events[events["rank"].isin(list(ranks))]
-    items, lanes = lanes_of(chosen)
+    items, lanes = lanes_of(chosen, first_rank)
     window = (int(items["start_ns"].min()), int(items["end_ns"].max())) if len(items) else (0, 0)
     first = int(events["start_ns"].min()) if len(events) else 0
     lane = np.full(len(chosen), -1)
@@ -62,7 +64,11 @@ def drawn(
             figure.add_bar(**_bar(of_kind, kind, names=view.events["name"], first_ns=first))
     _axes(figure, view.lanes, window_ms=[(ns - first) / 1e6 for ns in window_ns])
     note = _note(bars, view.lanes, first_ns=first)
-    return frame.finish(figure, claim=_claim(bars, view), note=note)
+    finished = frame.finish(figure, claim=_claim(bars, view), note=note)
+    # The axis of time is seen before the last lane is.
+    layout = finished.layout
+    layout.margin.t, layout.height = layout.margin.t + _AXIS_PX, layout.height + _AXIS_PX
+    return finished
 
 
 def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> dict[str, Any]:
@@ -132,11 +138,15 @@ def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> 
     ]
     figure.update_layout(
         barmode="overlay",
-        height=len(drawn) * lane_px(len(drawn)),
+        height=(height := len(drawn) * lane_px(len(drawn))),
+        margin_b=52,
+        legend_y=1 + _AXIS_PX / height,
         margin_l=left_margin(f"rank 0  {text}" for text in drawn["label"]),
         hovermode="closest",
     )
-    figure.update_xaxes(title="time since the first event [ms]", range=window_ms, tickformat=",")
+    figure.update_xaxes(
+        title="time since the first event [ms]", range=window_ms, tickformat=",", side="top"
+    )
     lanes_range = [len(drawn) - 0.5, -0.5]  # from the top down
     ticks = {"tickvals": drawn["lane"].tolist(), "ticktext": labels}
     figure.update_yaxes(**ticks, range=lanes_range, showgrid=False)
