@@ -69,12 +69,12 @@ lock:  ## write uv.lock anew, from the public index only
 
 .venv/ready: $(INSTALLED)
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --editable '.[all]'
+	$(BIN)/python -m pip install --no-compile --editable '.[all]'
 	touch .venv/ready
 
 .venv/ready-to-test: $(INSTALLED)
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --editable '.[dev]'
+	$(BIN)/python -m pip install --no-compile --editable '.[dev]'
 	touch .venv/ready .venv/ready-to-test
 
 # Pictures of figures and the browser tests need Chromium or Chrome. Without one both say so.

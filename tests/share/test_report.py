@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from workbench import share
 from workbench.errors import PublishError
-from workbench.share import _execute
+from workbench.share import _execute, _snapshot
 from workbench.share._tables import as_data
 from workbench.share.bundle import EXPLORER_MIME, PLOTLY_MIME
 from workbench.share.report import ReportExporter
@@ -226,7 +226,7 @@ def test_figures_are_pictures_with_their_data_beside_them(run, notebook, tmp_pat
     site = site_of(share.report(notebook, out=tmp_path / "site"))
     first, second = soup_of(site, "01_waits.html").select(".wb-figure")
     assert first["id"] != second["id"]
-    assert first.img["alt"] == "Rank 7 comes last"
+    assert first.p.text == "Rank 7 comes last"
     assert json.loads(first.select_one("script[type='application/json']").string) == figure
 
 
@@ -581,10 +581,48 @@ def test_without_a_browser_pages_have_titles_instead_of_pictures(
 ):
     run["figure"] = [shown(figure_of("Rank 7 comes last"))]
     draw_as(monkeypatch, None)
-    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    site = site_of(share.report(notebook, out=tmp_path / "site", mode="static"))
     figure = soup_of(site, "01_waits.html").select_one(".wb-figure")
     assert figure.img is None
     assert figure.p.text == "Rank 7 comes last"
+
+
+def test_pages_with_scripts_draw_no_pictures_and_say_how_to_get_them(
+    run, notebook, tmp_path, monkeypatch
+):
+    def refuse(_figure):
+        raise AssertionError
+
+    monkeypatch.setattr(sys.modules["workbench.share.report"], "svg_of", refuse)
+    monkeypatch.setattr(sys.modules["workbench.share._exporter"], "svg_of", refuse)
+    run["figure"] = [shown(figure_of("late"))]
+    page = soup_of(site_of(share.report(notebook, out=tmp_path / "site")), "01_waits.html")
+    assert page.select("img") == []
+    assert "workbench report --mode static" in page.select_one(".wb-unscripted").text
+    run["figure"] = []
+    page = soup_of(site_of(share.report(notebook, out=tmp_path / "site")), "01_waits.html")
+    assert page.select_one(".wb-unscripted") is None
+
+
+def test_controls_without_states_give_way_to_their_figure_where_scripts_run(
+    run, notebook, tmp_path
+):
+    figure = figure_of("as it stands")
+    models = {
+        "box": {"model_name": "VBoxModel", "state": {"children": ["IPY_MODEL_out"]}},
+        "out": {
+            "model_name": "OutputModel",
+            "state": {"outputs": [shown(figure)]},
+        },
+    }
+    node = nbformat.read(notebook, as_version=4)
+    node.metadata["widgets"] = {_snapshot.STATE_MIME: {"state": models}}
+    nbformat.write(node, notebook)
+    view = {_snapshot.VIEW_MIME: {"model_id": "box"}, "text/plain": "VBox()"}
+    run["figure"] = [new_output("display_data", data=view)]
+    page = soup_of(site_of(share.report(notebook, out=tmp_path / "site")), "01_waits.html")
+    block = page.select_one(".wb-figure script[type='application/json']")
+    assert json.loads(block.string)["data"] == figure["data"]
 
 
 @pytest.mark.parametrize(

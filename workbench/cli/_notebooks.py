@@ -10,7 +10,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -114,6 +114,10 @@ def report(
     out: Annotated[Path, typer.Option(help="Folder to write; created if missing.")] = Path(
         "_report"
     ),
+    mode: Annotated[
+        Literal["offline", "static"],
+        typer.Option(help="Live figures, or pictures by Chromium."),
+    ] = "offline",
     with_fidelity: Annotated[
         bool, typer.Option("--fidelity", help="Add a page with every claim, recomputed.")
     ] = False,
@@ -124,14 +128,12 @@ def report(
     others are the notebooks that take such data, rerun; data that neither a rule nor a notebook
     takes is refused before anything runs. Without --data the site is about a bundled synthetic
     job, and notebooks that are named run on the data they are published with. The site needs no
-    network: it can be mailed as a folder or put on any web server. The path of the first page is
-    printed.
+    network. The path of the first page is printed.
 
     \b
     Examples:
       workbench report
       workbench report --data runs/monday --out monday 01_traces.ipynb
-      workbench report --data job.parquet
       workbench report --data var/log/kern.log --tz UTC --year 2026
       workbench report --data servers.csv --tz UTC --unit W
     """
@@ -156,7 +158,7 @@ def report(
             page.write_text(json.dumps(fidelity.notebook()), encoding="utf-8")
             pages = [*pages, page]
         index = share.report(
-            pages, out=out, data=data, parameters=options, overview=overview, wording=say
+            pages, out=out, data=data, parameters=options, mode=mode, overview=overview, wording=say
         )
         typer.echo(index)
 

@@ -20,7 +20,7 @@ from traitlets import Enum, default
 
 import workbench
 from workbench.share import _figures, _plotlyjs, _prose, _snapshot
-from workbench.share.bundle import PLOTLY_MIME, SVG_MIME, plain_text, title_of
+from workbench.share.bundle import EXPLORER_MIME, PLOTLY_MIME, SVG_MIME, plain_text, title_of
 from workbench.share.svg import svg_of
 
 TEMPLATES = Path(str(files("workbench.share") / "templates"))
@@ -69,8 +69,8 @@ class Site:
 class ReportExporter(HTMLExporter):
     """Write a notebook as a page that needs no network (``nbconvert --to wbreport``).
 
-    Figures are live where scripts run and pictures where they do not; controls
-    are the picture of their state, or live if their states were computed before.
+    Figures are live; in the mode ``static``, and where a notebook brings them, they are
+    pictures where no scripts run. Controls are live if their states were computed before.
     Code is folded away.
     """
 
@@ -103,8 +103,8 @@ class ReportExporter(HTMLExporter):
         """Convert one notebook."""
         # The caller keeps the notebook as it ran; pictures and text are changed below.
         nb = copy.deepcopy(nb)
-        if "widgets" in nb.metadata or _lacks_pictures(nb):
-            _snapshot.add_pictures(nb, svg_of)
+        if "widgets" in nb.metadata or (self.mode == "static" and _lacks_pictures(nb)):
+            _snapshot.add_pictures(nb, svg_of if self.mode == "static" else None)
         _prose.drop_instructions(nb)
         if self.site.is_foreign:
             _prose.drop_answer(nb)
@@ -115,6 +115,7 @@ class ReportExporter(HTMLExporter):
         resources = {**(resources or {}), "wb": self.facts(nb), "language_code": self.language_code}
         self.files = {}
         allowed = {"'unsafe-eval'"} if _COMPILED.search(json.dumps(nb.cells)) else set()
+        resources["wb"]["needs_scripts"] = self.mode != "static" and _lacks_pictures(nb)
         allowed |= self._reduce(nb)
         resources["wb"]["contents_cell"] = _before_second_section(nb)
         resources["wb"]["policy"] = self.policy(allowed)
@@ -349,7 +350,9 @@ def _markdown(nb: Any) -> Iterator[str]:
 
 def _lacks_pictures(nb: Any) -> bool:
     bundles = (output.data for output in _snapshot.outputs(nb))
-    return any(PLOTLY_MIME in data and SVG_MIME not in data for data in bundles)
+    return any(
+        {PLOTLY_MIME, EXPLORER_MIME} & data.keys() and SVG_MIME not in data for data in bundles
+    )
 
 
 def is_of_own_data(figure: dict[str, Any]) -> bool:

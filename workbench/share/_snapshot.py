@@ -25,10 +25,12 @@ Draw = Callable[[dict[str, Any]], str | None]
 Models = dict[str, dict[str, Any]]
 
 
-def add_pictures(notebook: Any, draw: Draw) -> None:
+def add_pictures(notebook: Any, draw: Draw | None) -> None:
     """Add its picture to every figure, and replace controls by a picture of their state.
 
-    ``draw`` gives None where it cannot draw. The widget state is gone afterwards.
+    ``draw`` gives None where it cannot draw. Without ``draw``, for readers that run scripts, a
+    figure stays as it is, and controls without states give way to their figure. The widget state
+    is gone afterwards.
     """
     models = _models(notebook)
     for output in outputs(notebook):
@@ -51,7 +53,7 @@ def outputs(notebook: Any) -> Iterator[Any]:
 def figures(notebook: Any) -> Iterator[dict[str, Any]]:
     """Go through the figures of a notebook as plotly JSON, those under controls excepted."""
     for output in outputs(notebook):
-        if PLOTLY_MIME in output.data and VIEW_MIME not in output.data:
+        if PLOTLY_MIME in output.data and not {VIEW_MIME, _META} & {*output.data, *output.metadata}:
             yield output.data[PLOTLY_MIME]
 
 
@@ -69,18 +71,19 @@ def meta_of(output: Any) -> dict[str, Any] | None:
     return meta if isinstance(meta, dict) else {}
 
 
-def _complete(data: dict[str, Any], draw: Draw) -> None:
+def _complete(data: dict[str, Any], draw: Draw | None) -> None:
     figure = data[PLOTLY_MIME]
     data["text/plain"] = f"Figure: {title_of(figure)}"
     # Plotly's own HTML needs its server, and hides the picture where that is out of reach.
     data.pop("text/html", None)
-    data.pop(SVG_MIME, None)
-    if (svg := draw(figure)) is not None:
-        data[SVG_MIME] = svg
+    if draw is not None:
+        data.pop(SVG_MIME, None)
+        if (svg := draw(figure)) is not None:
+            data[SVG_MIME] = svg
 
 
 # The model id of a live control is random, so the control gives way to a picture.
-def _freeze(output: Any, models: Models, draw: Draw) -> None:
+def _freeze(output: Any, models: Models, draw: Draw | None) -> None:
     data = output.data
     view = data.pop(VIEW_MIME)
     data.pop(PLOTLY_MIME, None)  # as it was when it was displayed
@@ -91,7 +94,7 @@ def _freeze(output: Any, models: Models, draw: Draw) -> None:
         data["text/plain"] = LONE_CONTROL
         return
     note = _note(tree)
-    pictures = [_still(shown_output, draw) for shown_output in shown]
+    pictures = [_still(shown_output, draw or _undrawn) for shown_output in shown]
     metas = (meta_of(shown_output) for shown_output in shown if "data" in shown_output)
     if meta := next(filter(None, metas), None):
         output["metadata"] = {**output.get("metadata", {}), _META: meta}
@@ -100,6 +103,13 @@ def _freeze(output: Any, models: Models, draw: Draw) -> None:
     data["text/plain"] = note
     if svg := next((svg for _, svg in pictures if svg), None):
         data[SVG_MIME] = svg
+    figures_shown = [of["data"][PLOTLY_MIME] for of in shown if PLOTLY_MIME in of.get("data", {})]
+    if draw is None and figures_shown and EXPLORER_MIME not in data:
+        data[PLOTLY_MIME] = figures_shown[0]
+
+
+def _undrawn(_figure: dict[str, Any]) -> None:
+    return None
 
 
 def _shown(model: dict[str, Any], models: Models) -> list[dict[str, Any]]:

@@ -120,9 +120,8 @@ def report(  # noqa: PLR0913 - the entry point
     """Run notebooks and write them as a site that needs no network.
 
     The site opens from a folder, a mail attachment or any web server. Figures
-    are live where scripts run and pictures where they do not; explorers with few
-    states work without a kernel. A step that fails on the data is reported on its
-    page, and the others go on.
+    are live; explorers with few states work without a kernel. A step that fails on
+    the data is reported on its page, and the others go on.
 
     Parameters
     ----------
@@ -138,7 +137,7 @@ def report(  # noqa: PLR0913 - the entry point
         None stay as they are.
     mode
         ``"offline"`` for live figures, ``"static"`` for pictures only and no
-        script at all.
+        script at all; pictures need Chromium or Chrome.
     timeout_s
         Longest time a single cell may take, in seconds.
     progress
@@ -170,7 +169,8 @@ def report(  # noqa: PLR0913 - the entry point
     out = Path(out).absolute()
     _refuse_foreign(out)
     jobs = _with_data(paths, data, parameters or {})
-    pages = _run_all(jobs, timeout_s=timeout_s, progress=progress)
+    draw = svg_of if mode == "static" else None
+    pages = _run_all(jobs, timeout_s=timeout_s, progress=progress, draw=draw)
     _refuse_unloaded(pages)
     for page in pages:
         _prose.word_errors(page.notebook, wording)
@@ -222,7 +222,11 @@ def _with_data(
 
 
 def _run_all(
-    jobs: list[tuple[Path, dict[str, object]]], *, timeout_s: float, progress: bool
+    jobs: list[tuple[Path, dict[str, object]]],
+    *,
+    timeout_s: float,
+    progress: bool,
+    draw: _snapshot.Draw | None,
 ) -> list[_Page]:
     """Run notebooks side by side, two at most; give their pages in order."""
     workers = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))
@@ -232,7 +236,7 @@ def _run_all(
         running = [pool.submit(run, *job) for job in jobs]
         try:
             return [
-                _page(path, each.result(), parameters)
+                _page(path, each.result(), parameters, draw)
                 for (path, parameters), each in zip(jobs, running, strict=True)
             ]
         finally:
@@ -263,7 +267,12 @@ def _run(
     return notebook, written_for
 
 
-def _page(path: Path, ran: tuple[Any, list[str]], parameters: Mapping[str, object]) -> _Page:
+def _page(
+    path: Path,
+    ran: tuple[Any, list[str]],
+    parameters: Mapping[str, object],
+    draw: _snapshot.Draw | None,
+) -> _Page:
     notebook, written_for = ran
     failed = list(_execute.failures(notebook))
     # Data that lacks what every figure needs still has its quality table to show.
@@ -275,7 +284,7 @@ def _page(path: Path, ran: tuple[Any, list[str]], parameters: Mapping[str, objec
         raise PublishError(msg)
     _normalise.without_progress(notebook)
     _normalise.hide_paths(notebook, path.parent, str(parameters.get("data", "")))
-    _snapshot.add_pictures(notebook, svg_of)
+    _snapshot.add_pictures(notebook, draw)
     return _Page(
         path,
         notebook,

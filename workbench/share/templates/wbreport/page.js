@@ -3,7 +3,7 @@
   "use strict";
   var root = document.documentElement;
   var dark = matchMedia("(prefers-color-scheme: dark)");
-  var NARROW = 620, SHORT_LABEL = 18;
+  var NARROW = 620, SHORT_LABEL = 18, PAPER = 680, printing = false;
 
   function stored() {
     try { return localStorage.getItem("wb-theme") || "auto"; } catch (error) { return "auto"; }
@@ -15,6 +15,7 @@
   apply(stored()); // before the body is painted
 
   function isDark() {
+    if (printing) return false;
     var set = root.getAttribute("data-theme");
     return set ? set === "dark" : dark.matches;
   }
@@ -215,10 +216,11 @@
   function put(call, plot, data, layout) {
     var laid = framed(plot, data || [], layout || {});
     // Of the box around it: a plot that scrolls is wider than what is seen of it.
-    var width = plot.parentNode.clientWidth || window.innerWidth;
+    var width = printing ? PAPER : plot.parentNode.clientWidth || window.innerWidth;
     var isWide = width < NARROW && needsWidth(data || [], laid);
     plot.parentNode.classList.toggle("wb-scroll", isWide);
     if (width < NARROW) laid = narrowed(data || [], laid, width);
+    if (printing) laid.width = PAPER;
     if (laid.height > 900) plot.classList.add("wb-tall");
     var figure = inTheme(data, laid);
     return call(plot, figure.data, figure.layout, settings);
@@ -226,6 +228,13 @@
   function redraw() {
     drawn.forEach(function (figure, plot) { put(react, plot, figure[0], figure[1]); });
   }
+  // Paper is white and narrow.
+  ["beforeprint", "afterprint"].forEach(function (name) {
+    window.addEventListener(name, function () {
+      printing = name === "beforeprint";
+      redraw();
+    });
+  });
   // What was drawn in a closed fold had no width to fit; what was not drawn is drawn now.
   function unfolded(fold) {
     drawn.forEach(function (figure, plot) {
