@@ -116,7 +116,7 @@ def report(
     ),
     mode: Annotated[
         Literal["offline", "static"],
-        typer.Option(help="Live figures, or pictures by Chromium."),
+        typer.Option(help="Live figures, or pictures only."),
     ] = "offline",
     with_fidelity: Annotated[
         bool, typer.Option("--fidelity", help="Add a page with every claim, recomputed.")
@@ -125,15 +125,15 @@ def report(
     """Write findings and their evidence as an offline static site.
 
     The first page ranks the findings about your data by their cost and says what was loaded. The
-    others are the notebooks that take such data, rerun; data that neither a rule nor a notebook
-    takes is refused before anything runs. Without --data the site is about a bundled synthetic
-    job, and notebooks that are named run on the data they are published with. The site needs no
-    network. The path of the first page is printed.
+    others are the notebooks that take such data, rerun; other data is refused before anything
+    runs. Without --data the site is about a bundled synthetic job, and notebooks that are named
+    run on the data they are published with. The path of the first page is printed.
 
     \b
     Examples:
       workbench report
       workbench report --data runs/monday --out monday 01_traces.ipynb
+      workbench report --data job.parquet
       workbench report --data var/log/kern.log --tz UTC --year 2026
       workbench report --data servers.csv --tz UTC --unit W
     """
