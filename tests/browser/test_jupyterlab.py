@@ -14,6 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 
 import nbformat
 import pytest
@@ -36,7 +37,7 @@ CONTROLS = (
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, notebooks):
-    """Start JupyterLab on a copy of the notebooks, with no settings of the user."""
+    """Start JupyterLab on a copy of the notebooks."""
     folder = tmp_path_factory.mktemp("lab")
     root = folder / "notebooks"
     root.mkdir()
@@ -44,13 +45,20 @@ def server(tmp_path_factory, notebooks):
         shutil.copy(path, root)
     write_notebook(root / "controls.ipynb")
     write_campaign(root / "campaign.ipynb")
+    with serving(folder, "jupyterlab") as address:
+        yield address
+
+
+@contextmanager
+def serving(folder, application, python=sys.executable):
+    """Serve the notebooks of a folder by JupyterLab or Notebook, with no settings of the user."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
     command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
-        *("--ip=127.0.0.1", f"--port={port}", f"--ServerApp.root_dir={root}"),
+        *(python, "-m", application, "--no-browser", "--allow-root"),
+        *("--ip=127.0.0.1", f"--port={port}", f"--ServerApp.root_dir={folder / 'notebooks'}"),
         *("--IdentityProvider.token=", "--ServerApp.password="),
         *("--ServerApp.disable_check_xsrf=True", "--LabApp.news_url=None"),
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
@@ -65,7 +73,7 @@ def server(tmp_path_factory, notebooks):
         )
     address = f"http://127.0.0.1:{port}"
     try:
-        wait_until(lambda: answers(address, process, log), START_S, "JupyterLab did not start")
+        wait_until(lambda: answers(address, process, log), START_S, f"{application} did not start")
         yield address
     finally:
         process.terminate()
