@@ -43,6 +43,8 @@ SHOW = """Explorer(
 )"""
 PLACES = {"jupyterlab": "lab/tree/view.ipynb?reset", "notebook": "notebooks/view.ipynb"}
 PACKAGES = {"jupyterlab": os.environ.get("JUPYTERLAB_OF_TEST"), "notebook": "notebook>=7,<8"}
+# Notebook 7.6 raises this while it starts, with any notebook.
+ERROR_OF_NOTEBOOK = "Cannot read properties of undefined (reading 'schema')"
 INDICATOR = ".jp-Notebook-ExecutionIndicator"
 TITLE = ".workbench-figure .gtitle"
 STATE = """() => {
@@ -103,14 +105,15 @@ def middle(box, share=0.5):
 
 
 def test_zoom_legend_and_slider_survive_a_move_and_only_the_newest_state_is_drawn(address, opened):
-    with opened(address, policy=False) as page:
+    with opened(address, policy=False, known=ERROR_OF_NOTEBOOK) as page:
         run_all(page)
         shown(page, "level 20")
         figure = page.locator(".workbench-figure").element_handle()
         kept = hide_and_zoom(page)
-        page.locator(".noUi-handle").first.focus()
-        page.keyboard.press("ArrowRight")
-        shown(page, "level 21")
+        page.mouse.click(*middle(page.locator(".noUi-target").first.bounding_box(), 0.5))
+        readout = page.locator(".widget-readout").first
+        wait_until(lambda: readout.text_content() != "20", CHANGE_S, "the slider stands still")
+        shown(page, f"level {readout.text_content()}")
         assert page.evaluate(STATE) == kept
         drag(page)
         assert page.evaluate(STATE) == kept
