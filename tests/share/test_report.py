@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+import threading
 from urllib.parse import quote
 
 import nbformat
@@ -162,6 +163,65 @@ def test_an_overview_is_made_from_what_the_pages_say_and_may_bring_files(run, no
     (facts,) = asked
     assert (facts.stem, facts.href, facts.label) == ("01_waits", "01_waits.html", "Waits")
     assert (facts.answers, facts.problems) == (("Rank 7 comes last",), "")
+
+
+def test_the_first_page_can_be_opened_while_the_others_are_made(
+    run, notebook, tmp_path, write_notebook, monkeypatch, capsys
+):
+    second, out, seen = write_notebook(tmp_path / "02_idle.ipynb", "figure"), tmp_path / "site", []
+    run["figure"] = [shown(figure_of("late"))]
+    share.report([notebook], out=out)
+    (out / "old.html").write_text("old")
+    is_shown, execute = threading.Event(), _execute.execute
+
+    def wait(*arguments, **options):
+        assert is_shown.wait(60)
+        seen.append(soup_of(out, "index.html"))
+        execute(*arguments, **options)
+
+    monkeypatch.setattr(_execute, "execute", wait)
+    show = sys.modules["workbench.share.report"]._Fresh.show
+    monkeypatch.setattr(
+        sys.modules["workbench.share.report"]._Fresh,
+        "show",
+        lambda site: (show(site), is_shown.set()),
+    )
+    words = ["computed once"]
+
+    def overview(pages, _folder):
+        def laid_out(pages):
+            return share.Overview("a", f"<h1>{len(pages)} pages</h1>", with_pages=laid_out)
+
+        words.pop()
+        return laid_out(pages)
+
+    capsys.readouterr()
+    share.report([notebook, second], out=out, overview=overview)
+    assert [page.h1.text for page in seen] == ["0 pages"] * 2
+    assert seen[0].select_one("[role=status]").text == "Pages still being made: Waits, Idle."
+    assert [a.get("href") for a in seen[0].select("header nav a")] == ["index.html", None, None]
+    assert seen[0].select_one("meta[http-equiv=refresh]")
+    assert not (out / "old.html").exists()
+    page = soup_of(out, "index.html")
+    assert (page.h1.text, page.select("[role=status], meta[http-equiv=refresh]")) == ("2 pages", [])
+    assert [a["href"] for a in page.select("header nav a")][1:] == ["01_waits.html", "02_idle.html"]
+    lines = [
+        "index.html: can be opened, 2 pages follow",
+        "01_waits.html: page 1 of 2",
+        "02_idle.html: page 2 of 2",
+    ]
+    assert capsys.readouterr().err.splitlines() == lines
+
+
+def test_a_report_that_fails_after_its_first_page_gives_the_place_back(run, notebook, tmp_path):
+    run["figure"] = [shown(figure_of("late"))]
+    index = share.report(notebook, out=tmp_path / "site")
+    before = index.read_bytes()
+    run["figure"] = [failed("LoadError", "no trace")]
+    with pytest.raises(PublishError, match="no trace"):
+        share.report(notebook, out=index.parent, overview=lambda *_: share.Overview("b", "new"))
+    assert index.read_bytes() == before
+    assert {entry.name for entry in tmp_path.iterdir()} == {"01_waits.ipynb", "site"}
 
 
 def test_data_behind_figures_and_tables_are_files_that_the_page_links(run, notebook, tmp_path):

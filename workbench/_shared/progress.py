@@ -10,6 +10,12 @@ from typing import Any
 from tqdm import std
 
 
+def tell(line: str, *, enabled: bool = True) -> None:
+    """Write a line to the error stream, a log file too, above the bars that stand there."""
+    if enabled and not os.environ.get("TQDM_DISABLE"):
+        std.tqdm.write(line, file=sys.stderr)
+
+
 def progress(
     iterable: Iterable[Any] | None = None,
     *,

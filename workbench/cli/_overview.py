@@ -46,15 +46,19 @@ def first_page(
     cuts = _cuts(found, bundle, folder, bundle.is_synthetic)
     share.write_names(folder, names_in(bundle, data))
     downloads = {**_tables(found, bundle, folder), **cuts}
-    shown = plot.dashboard(
-        found,
-        bundle,
-        source=name,
-        synthetic=bundle.is_synthetic,
-        pages=[_page(page) for page in pages],
-        downloads=downloads,
-    )
-    return Overview(f"Findings: {name}", shown.html, name, bundle.is_synthetic)
+
+    def laid_out(pages: Sequence[PageFacts]) -> Overview:
+        shown = plot.dashboard(
+            found,
+            bundle,
+            source=name,
+            synthetic=bundle.is_synthetic,
+            pages=[_page(page) for page in pages],
+            downloads=downloads,
+        )
+        return Overview(f"Findings: {name}", shown.html, name, bundle.is_synthetic, laid_out)
+
+    return laid_out(pages)
 
 
 def _in_words_of_commands(found: Findings) -> Findings:

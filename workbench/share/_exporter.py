@@ -64,6 +64,7 @@ class Site:
     is_foreign: bool = False
     made_on: str = ""
     href: str = field(default="", compare=False)
+    pending: tuple[str, ...] = ()  # pages that are not made yet
 
 
 class ReportExporter(HTMLExporter):
@@ -161,6 +162,7 @@ class ReportExporter(HTMLExporter):
         return {
             "pages": pages if len(pages) > 1 else [],
             "href": self.site.href,
+            "pending": self.site.pending,
             "previous": pages[position - 1] if position else None,
             "next": pages[position + 1]
             if position is not None and position + 1 < len(pages)

@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from workbench._shared.progress import tell
 from workbench.errors import LoadError, PublishError, WorkbenchError
 from workbench.share import _execute, _normalise, _prose, _snapshot
 from workbench.share._execute import LoopThread
@@ -22,11 +23,13 @@ from workbench.share.bundle import EXPLORER_MIME, title_of
 from workbench.share.svg import svg_of
 
 if TYPE_CHECKING:
-    from workbench.share._exporter import Link
+    from workbench.share._exporter import Link, ReportExporter
 
 _TITLE = "Findings by notebook"
 _MARK = ".workbench-report"
 _FINDINGS = 4
+_Jobs: TypeAlias = list[tuple[Path, dict[str, object]]]
+_Ran: TypeAlias = tuple[Any, list[str]]  # a notebook, and the titles of its figures before
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # Runs in the kernel before the notebook, so that explorers hand over all their states, and
 # tables their values.
@@ -87,12 +90,16 @@ class PageFacts:
 
 @dataclass(frozen=True)
 class Overview:
-    """The first page of a site: title, HTML that is trusted as it is, and where data come from."""
+    """The first page of a site: title, HTML that is trusted as it is, and where data come from.
+
+    ``with_pages`` lays it out anew once the pages are made, with links to them.
+    """
 
     title: str
     html: str
     data: str = ""
     is_synthetic: bool = False
+    with_pages: Callable[[Sequence[PageFacts]], Overview] | None = None
 
 
 @dataclass(frozen=True)
@@ -141,10 +148,11 @@ def report(  # noqa: PLR0913 - the entry point
     timeout_s
         Longest time a single cell may take, in seconds.
     progress
-        Whether to show a bar while notebooks run.
+        Whether to show a bar while notebooks run, and a line for each page that is made.
     overview
         Makes the first page from what the pages say; it may write files into the folder that it
-        gets, and link them. By default the first page lists the pages.
+        gets, and link them. It is asked first without pages, and its answer can be opened in
+        ``out`` while they are made. By default the first page lists the pages.
     wording
         Rewrites the messages of steps that failed, e.g. in the words of a command line.
 
@@ -169,13 +177,19 @@ def report(  # noqa: PLR0913 - the entry point
     out = Path(out).absolute()
     _refuse_foreign(out)
     jobs = _with_data(paths, data, parameters or {})
-    draw = svg_of if mode == "static" else None
-    pages = _run_all(jobs, timeout_s=timeout_s, progress=progress, draw=draw)
-    _refuse_unloaded(pages)
-    for page in pages:
-        _prose.word_errors(page.notebook, wording)
-    with _fresh(out) as folder:
-        _write(pages, folder, data=str(data or ""), mode=mode, overview=overview)
+    run = partial(_run, timeout_s=timeout_s, progress=progress)
+    exporter = _exporter(jobs, mode, _TITLE if overview is None else "Overview")
+    with _fresh(out) as site:
+        exporter.write_assets(site.path)
+        with _running(jobs, run) as ran:
+            early = None
+            if overview and jobs and (early := _early(exporter, site, overview, str(data or ""))):
+                tell(f"index.html: can be opened, {len(jobs)} pages follow", enabled=progress)
+            made = [
+                _written(exporter, site, job, next(ran), wording, progress=progress) for job in jobs
+            ]
+        _refuse_unloaded([page for page, _ in made])
+        _finish(exporter, site, made, overview, early, str(data or ""))
     return out / "index.html"
 
 
@@ -205,7 +219,7 @@ def _checked(
 
 def _with_data(
     paths: list[Path], data: str | Path | None, parameters: Mapping[str, object]
-) -> list[tuple[Path, dict[str, object]]]:
+) -> _Jobs:
     """Pair every notebook with the values of its parameters; empty if it takes no data."""
     if data is None:
         return [(path, {}) for path in paths]
@@ -221,27 +235,18 @@ def _with_data(
     return [(path, {"data": location, **values} if path in takers else {}) for path in paths]
 
 
-def _run_all(
-    jobs: list[tuple[Path, dict[str, object]]],
-    *,
-    timeout_s: float,
-    progress: bool,
-    draw: _snapshot.Draw | None,
-) -> list[_Page]:
-    """Run notebooks side by side, two at most; give their pages in order."""
+@contextlib.contextmanager
+def _running(jobs: _Jobs, run: Callable[..., _Ran]) -> Iterator[Iterator[_Ran]]:
+    """Start notebooks side by side, two at most; yield what becomes of them in order."""
     workers = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))
     # Left from the inside out: the end of the loop stops the kernels, then the threads end.
     with workers as pool, LoopThread() as loop:
-        run = partial(_run, timeout_s=timeout_s, progress=progress, loop=loop)
-        running = [pool.submit(run, *job) for job in jobs]
+        running = [pool.submit(run, *job, loop=loop) for job in jobs]
         try:
-            return [
-                _page(path, each.result(), parameters, draw)
-                for (path, parameters), each in zip(jobs, running, strict=True)
-            ]
+            yield (task.result() for task in running)
         finally:
-            for each in running:
-                each.cancel()
+            for task in running:
+                task.cancel()
 
 
 def _run(
@@ -251,7 +256,7 @@ def _run(
     timeout_s: float,
     progress: bool,
     loop: LoopThread,
-) -> tuple[Any, list[str]]:
+) -> _Ran:
     notebook = _execute.read(path)
     written_for = _titles(notebook)
     _execute.inject(notebook, parameters, path)
@@ -267,12 +272,7 @@ def _run(
     return notebook, written_for
 
 
-def _page(
-    path: Path,
-    ran: tuple[Any, list[str]],
-    parameters: Mapping[str, object],
-    draw: _snapshot.Draw | None,
-) -> _Page:
+def _page(path: Path, ran: _Ran, parameters: Mapping[str, object], *, live: bool) -> _Page:
     notebook, written_for = ran
     failed = list(_execute.failures(notebook))
     # Data that lacks what every figure needs still has its quality table to show.
@@ -284,7 +284,7 @@ def _page(
         raise PublishError(msg)
     _normalise.without_progress(notebook)
     _normalise.hide_paths(notebook, path.parent, str(parameters.get("data", "")))
-    _snapshot.add_pictures(notebook, draw)
+    _snapshot.add_pictures(notebook, None if live else svg_of)
     return _Page(
         path,
         notebook,
@@ -320,51 +320,102 @@ def _titles(notebook: Any) -> list[str]:
     return [title_of(figure) for figure in _snapshot.figures(notebook)]
 
 
-def _write(
-    pages: list[_Page],
-    folder: Path,
-    *,
-    data: str,
-    mode: str,
-    overview: Callable[[Sequence[PageFacts], Path], Overview] | None,
-) -> None:
+def _exporter(jobs: _Jobs, mode: str, title: str) -> ReportExporter:
     from workbench.share._exporter import Link, ReportExporter, Site, title_of_notebook
 
     exporter: ReportExporter = ReportExporter(  # type: ignore[no-untyped-call]
         mode="shared" if mode == "offline" else "static"
     )
-    first = Link("index.html", "Overview", _TITLE if overview is None else "Overview")
     links = [
-        Link(f"{page.path.stem}.html", _label(page.path), title_of_notebook(page.notebook))
-        for page in pages
+        Link(f"{path.stem}.html", _label(path), title_of_notebook(_execute.read(path)))
+        for path, _ in jobs
     ]
-    site = Site(pages=(first, *links), made_on=_today())
-    facts = []
-    for page, link in zip(pages, links, strict=True):
-        exporter.site = replace(
-            site,
-            href=link.href,
-            data=Path(data).absolute().name if page.has_own_data else "",
-            is_foreign=page.is_foreign,
-        )
-        body, resources = exporter.from_notebook_node(page.notebook)
-        _put(folder, {link.href: body, **exporter.files})
-        facts.append(resources["wb"])
-    exporter.site = replace(site, href=first.href)
+    first = Link("index.html", "Overview", title)
+    exporter.site = Site((first, *links), made_on=_today())
+    return exporter
+
+
+def _early(
+    exporter: ReportExporter,
+    site: _Fresh,
+    overview: Callable[[Sequence[PageFacts], Path], Overview],
+    data: str,
+) -> Overview | None:
+    """Write the first page, which names the pages that are being made."""
+    try:
+        made = overview([], site.path)
+    except WorkbenchError:
+        return None  # its reason stands beside the pages, or ends the report
+    pending = tuple(link.href for link in exporter.site.pages[1:])
+    exporter.site = replace(exporter.site, href="index.html", pending=pending)
+    _put_overview(exporter, site.path, made, data)
+    exporter.site = replace(exporter.site, pending=())
+    site.show()
+    return made
+
+
+def _written(
+    exporter: ReportExporter,
+    site: _Fresh,
+    job: tuple[Path, dict[str, object]],
+    ran: _Ran,
+    wording: Callable[[str], str],
+    *,
+    progress: bool,
+) -> tuple[_Page, dict[str, Any]]:
+    """Write the page of a notebook that ran; return it, and what it says for the overview."""
+    path, parameters = job
+    page = _page(path, ran, parameters, live=exporter.mode != "static")
+    _prose.word_errors(page.notebook, wording)
+    exporter.site = replace(
+        exporter.site,
+        href=f"{path.stem}.html",
+        data=Path(str(parameters["data"])).name if parameters else "",
+        is_foreign=page.is_foreign,
+    )
+    body, resources = exporter.from_notebook_node(page.notebook)
+    _put(site.path, {exporter.site.href: body, **exporter.files})
+    hrefs = [link.href for link in exporter.site.pages]
+    tell(
+        f"{exporter.site.href}: page {hrefs.index(exporter.site.href)} of {len(hrefs) - 1}",
+        enabled=progress,
+    )
+    return page, resources["wb"]
+
+
+def _finish(
+    exporter: ReportExporter,
+    site: _Fresh,
+    made: Sequence[tuple[_Page, dict[str, Any]]],
+    overview: Callable[[Sequence[PageFacts], Path], Overview] | None,
+    early: Overview | None,
+    data: str,
+) -> None:
+    links = exporter.site.pages[1:]
+    exporter.site = replace(exporter.site, href="index.html", data="", is_foreign=False)
     if overview is None:
         cards = [
-            _card(*of) for of in zip(pages, links, (f["findings"] for f in facts), strict=True)
+            _card(page, link, facts["findings"])
+            for (page, facts), link in zip(made, links, strict=True)
         ]
-        body = exporter.overview(_TITLE, {"cards": cards}, _overview_facts(facts))
-    else:
-        made = overview([_facts(*of) for of in zip(pages, links, facts, strict=True)], folder)
-        shown = _normalise.without_folders(made.html, data)
-        body = exporter.overview(made.title, {"overview": shown}, _facts_of(made))
-        for table in folder.glob("csv/**/*.csv"):
-            text = table.read_text(encoding="utf-8")
-            table.write_text(_normalise.without_folders(text, data), encoding="utf-8")
-    _put(folder, {first.href: body})
-    exporter.write_assets(folder)
+        body = exporter.overview(
+            _TITLE, {"cards": cards}, _overview_facts([facts for _, facts in made])
+        )
+        _put(site.path, {"index.html": body})
+        return
+    told = [_facts(page, link, facts) for (page, facts), link in zip(made, links, strict=True)]
+    again = early and early.with_pages
+    shown = again(told) if again else overview(told, site.path)
+    _put_overview(exporter, site.path, shown, data)
+
+
+def _put_overview(exporter: ReportExporter, folder: Path, made: Overview, data: str) -> None:
+    shown = _normalise.without_folders(made.html, data)
+    body = exporter.overview(made.title, {"overview": shown}, _facts_of(made))
+    for table in folder.glob("csv/**/*.csv"):
+        text = table.read_text(encoding="utf-8")
+        table.write_text(_normalise.without_folders(text, data), encoding="utf-8")
+    _put(folder, {"index.html": body})
 
 
 def _put(folder: Path, files: Mapping[str, str]) -> None:
@@ -439,22 +490,42 @@ def _refuse_foreign(out: Path) -> None:
     raise PublishError(msg)
 
 
+class _Fresh:
+    """An empty folder, and the place that it takes."""
+
+    def __init__(self, out: Path, scratch: Path) -> None:
+        self.path, self._out = scratch / "new", out
+        self._new, self._old = self.path, scratch / "old"
+        self.path.mkdir()
+        text = "This folder is replaced by the next report.\n"
+        (self.path / _MARK).write_text(text, encoding="utf-8")
+
+    def show(self) -> None:
+        """Take the place, once; two renames, so that a reader meets the old report or this one."""
+        if self.path == self._out:
+            return
+        if self._out.exists():
+            self._out.rename(self._old)
+        self._new.rename(self._out)
+        self.path = self._out
+
+    def withdraw(self) -> None:
+        """Give the place back to what was there."""
+        if not self._new.exists():
+            self._out.rename(self._new)
+        if self._old.exists():
+            self._old.rename(self._out)
+
+
 @contextlib.contextmanager
-def _fresh(out: Path) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of ``out`` when all went well."""
+def _fresh(out: Path) -> Iterator[_Fresh]:
+    """Yield an empty folder that is in the place of ``out`` when all went well."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as name:
-        new, old = Path(name) / "new", Path(name) / "old"
-        new.mkdir()
-        (new / _MARK).write_text("This folder is replaced by the next report.\n", encoding="utf-8")
-        yield new
-        # Two renames instead of a copy: a reader meets the old report or the new one.
-        had_one = out.exists()
-        if had_one:
-            out.rename(old)
+        site = _Fresh(out, Path(name))
         try:
-            new.rename(out)
+            yield site
+            site.show()
         except BaseException:
-            if had_one:
-                old.rename(out)
+            site.withdraw()
             raise
