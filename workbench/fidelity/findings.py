@@ -56,9 +56,7 @@ EXPECTED = {
     "low power": Expected("odd_gpu", 0.15, (0.02, 0.5)),
     "power swing": Expected("power_swing", 0.1, (0.02, 0.5)),
     "idle GPU": Expected("idle_gpus", 0.05),
-    "unused GPU": Expected("unused_gpu", 0.6, (0.1, 1.0)),
     "silent meter": Expected("telemetry_gaps", 0.1, (0.02, 0.5)),
-    **dict.fromkeys(simulate.TROUBLES["failure logs"], Expected("last_failure")),
     "pipeline: slow worker": Expected("slow_workers"),
     "pipeline: last stage": Expected("last_stage"),
     "pipeline: sequence lengths": Expected("sequence_lengths"),
@@ -66,6 +64,8 @@ EXPECTED = {
     "pipeline: slow network": Expected("slow_network"),
     "dark time": Expected("graph_holes", 0.06, (0.02, 0.5)),
     "unknown idle time": Expected("unexplained_idle", 0.06, (0.02, 0.5)),
+    "unused GPU": Expected("unused_gpu", 0.6, (0.1, 1.0)),
+    **dict.fromkeys(simulate.TROUBLES["failure logs"], Expected("last_failure")),
 }
 
 

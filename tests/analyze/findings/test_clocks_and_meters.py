@@ -5,11 +5,13 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.analyze.findings.jobs import US, trace
 from tests.analyze.findings.test_rules import one_of, power, rows_of, silent
 from tests.analyze.traces.test_clocks import equal_steps
-from workbench import analyze
+from workbench import analyze, load
 from workbench.tables import Bundle
 
 
@@ -98,3 +100,22 @@ def test_silent_meters_state_the_energy_as_recorded_and_with_gaps_bridged():
     found = analyze.findings(silent()).findings.set_index("rule")
     assert re.search(r"[\d.]+ kWh as recorded, [\d.]+ kWh if power went straight on",
                      found.loc["telemetry_gaps", "doubt"])  # fmt: skip
+
+
+@given(
+    gaps=st.lists(st.integers(1, 9_999), min_size=1, max_size=5),
+    meters=st.integers(1, 3),
+    later=st.integers(0, 20_000),
+)
+@settings(max_examples=12)
+def test_a_log_of_a_few_readings_is_diagnosed(tmp_path_factory, gaps, meters, later):
+    """A cell as long as the slowest meter waits need not fit between the first and last reading."""
+    rows = [
+        f"{1_772_359_200_000 + meter * later + at},g{meter},400"
+        for meter in range(meters)
+        for at in np.cumsum([0, *gaps[: 1 + meter]])
+    ]
+    path = tmp_path_factory.mktemp("short") / "power.csv"
+    path.write_text("\n".join(["time_ms,device,power_w", *rows, ""]))
+    bundle = load.bundle(path, tz="UTC", progress=False)
+    assert analyze.findings(bundle).rules.set_index("rule").loc["power_swing", "state"] != "found"

@@ -1,6 +1,7 @@
 """Lines that a journal, a terminal or a runtime shows in another form than it logged."""
 
 import json
+import re
 import textwrap
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench import load
+from workbench.errors import LoadError
 from workbench.load._files.text import fold_of
 
 XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=4711, name={name}, GPU has fallen off the bus."
@@ -16,6 +18,7 @@ CALLED = (
     "NumelIn=1048576, NumelOut=1048576, Timeout(ms)=600000) ran for 600012 milliseconds before "
     "timing out."
 )
+WITHHELD = "messages that journalctl withheld; write the log with journalctl --all"
 SAID = {"tz": "UTC", "year": 2026, "progress": False}
 
 
@@ -55,28 +58,83 @@ def test_a_message_as_bytes_reports_what_its_text_does(tmp_path_factory, name, s
     assert row["start_ns"] == 1_772_359_205_000_000_000
 
 
-# As journalctl of systemd 252 printed entries whose message held the bytes of the test above.
-RECORDED = {
-    "json": [json.dumps(entry(XID.format(name="python"))), json.dumps(entry(None, 1))],
-    "short-iso": [
-        f"2026-03-01T10:00:00+0000 gpu-7 kernel: {XID.format(name='python')}",
-        "2026-03-01T10:00:01+0000 gpu-7 kernel: [110B blob data]",
-    ],
-    "short, long message": [
-        f"Mar 01 10:00:00 gpu-7 kernel: {XID.format(name='python')}",
-        "Mar 01 10:00:01 gpu-7 kernel: [4.0K blob data]",
-    ],
+# A journal of nine entries, made by systemd-journal-remote and printed by journalctl of systemd
+# 252.39 with TZ=UTC. Entry 2 has a byte that is not UTF-8 in its name, 3 ends with a carriage
+# return, 4 is coloured, 5 has two lines, 6 is longer than 4,096 bytes, 7 has a byte of 0 and 8 a
+# tab in its name; 9 is empty, and only JSON shows it.
+SHORT = """\
+2026-03-01T10:00:00+0000 gpu-7 kernel: {xid:python}
+2026-03-01T10:00:01+0000 gpu-7 kernel: [84B blob data]
+2026-03-01T10:00:02+0000 gpu-7 kernel: {xid:python}
+2026-03-01T10:00:03+0000 gpu-7 kernel: {xid:python}
+2026-03-01T10:00:04+0000 gpu-7 kernel: {xid:python}
+                                       second line
+2026-03-01T10:00:05+0000 gpu-7 kernel: {xid:python }{xs}
+2026-03-01T10:00:06+0000 gpu-7 kernel: [83B blob data]
+2026-03-01T10:00:07+0000 gpu-7 kernel: {xid:t        ab}
+"""
+BEFORE_THE_HOST = {
+    "short": "Mar 01 10:00:{n:02d}",
+    "short-iso": "2026-03-01T10:00:{n:02d}+0000",
+    "short-precise": "Mar 01 10:00:{n:02d}.000000",
+    "short-full": "Sun 2026-03-01 10:00:{n:02d} UTC",
+    "short-unix": "17723592{n:02d}.000000",
 }
 
 
-@pytest.mark.parametrize("form", RECORDED)
-def test_a_withheld_message_is_counted_as_unread_with_the_cure(tmp_path, form):
-    log = loaded(tmp_path, "\n".join(RECORDED[form]) + "\n")
-    assert log.failures["code"].tolist() == ["79"]
-    ((remark, count),) = quality(log, "dropped").items()
-    assert "journalctl --all" in remark
-    assert count == 1
-    assert "lines that report none" not in quality(log, "skipped by design")
+def printed(form):
+    text = re.sub(r"\{xid:(.*?)\}", lambda match: XID.format(name=match[1]), SHORT)
+    text = text.replace("{xs}", "x" * 5000)
+    stamp = BEFORE_THE_HOST[form]
+    text = re.sub(
+        r"^2026-03-01T10:00:(\d\d)\+0000", lambda match: stamp.format(n=int(match[1])), text,
+        flags=re.MULTILINE,
+    )  # fmt: skip
+    return text.replace(" " * 39, " " * (len(stamp.format(n=0)) + len(" gpu-7 kernel: ")))
+
+
+@pytest.mark.parametrize("form", BEFORE_THE_HOST)
+def test_text_that_journalctl_withheld_is_counted_as_unread_with_the_cure(tmp_path, form):
+    log = loaded(tmp_path, printed(form))
+    (row,) = log.failures.to_dict("records")
+    assert (row["code"], row["node"], row["line_count"]) == ("79", "gpu-7", 6)
+    assert quality(log, "dropped") == {WITHHELD: 2}
+    assert quality(log, "skipped by design") == {"lines that report none": 1}
+
+
+@pytest.mark.parametrize("separator", ["", "\x1e"], ids=["json", "json-seq"])
+def test_json_of_a_journal_withholds_long_messages_only(tmp_path, separator):
+    """Bytes are numbers there; null is over 4,096 bytes, and an empty message is empty."""
+    raw = XID.encode().replace(b"{name}", b"%s")
+    messages = [
+        XID.format(name="python"), list(raw % b"py\xff\xfethon"), XID.format(name="python") + "\r",
+        list(b"\x1b[31m" + raw % b"python" + b"\x1b[0m"), XID.format(name="python") + "\nsecond line",
+        None, list(raw % b"py\x00thon"), XID.format(name="t\tab"), "",
+    ]  # fmt: skip
+    lines = [separator + json.dumps(entry(text, n)) for n, text in enumerate(messages)]
+    log = loaded(tmp_path, "\n".join(lines) + "\n")
+    (row,) = log.failures.to_dict("records")
+    assert (row["code"], row["node"], row["line_count"]) == ("79", "gpu-7", 7)
+    assert quality(log, "dropped") == {WITHHELD: 1}
+
+
+CURSOR = "s=2f3dfe41b75d48969d412aaa0c3a6711;i=1;b=0123456789abcdef0123456789abcdef;m=f4240"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Sun 2026-03-01 10:00:00.000000 UTC [{CURSOR}]\n    _HOSTNAME=gpu-7\n    MESSAGE={XID}\n",
+        f"__CURSOR={CURSOR}\n__REALTIME_TIMESTAMP=1772359200000000\n_HOSTNAME=gpu-7\nMESSAGE={XID}\n\n",
+        json.dumps(entry(XID), indent="\t", separators=(",", " : ")) + "\n",
+        f"data: {json.dumps(entry(XID))}\n\n",
+    ],
+    ids=["verbose", "export", "json-pretty", "json-sse"],
+)
+def test_entries_over_several_lines_are_refused_with_the_way_out(tmp_path, text):
+    """Stamp, host and message stand on lines of their own; a message of bytes on one a byte."""
+    with pytest.raises(LoadError, match="write an entry a line: journalctl -k --all -o json"):
+        loaded(tmp_path, text * 3)
 
 
 def folded(text, width, *, pads):

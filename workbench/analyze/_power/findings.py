@@ -82,11 +82,11 @@ class Metered:
         chosen = entities[entities["scope"] == held[0]]
         # Not the time that all cover: one meter that fails early would leave next to nothing.
         begin, end = int(chosen["first_ns"].median()), int(chosen["last_ns"].median())
-        if end <= begin:
-            # Recordings one after the other have no sum.
+        period_s = max(float(chosen["period_s"].max()), (end - begin) / 1e9 / _MOST_CELLS)
+        if end - begin < 2 * period_s * 1e9:
+            # Recordings one after the other have no sum, and fewer than three readings no change.
             return POWER_TOTALS.empty()
         rows = self.log.power[self.log.power["entity"].isin(chosen["entity"])]
-        period_s = max(float(chosen["period_s"].max()), (end - begin) / 1e9 / _MOST_CELLS)
         grid = power_grid(rows, period_s=period_s, start_ns=begin, end_ns=end)
         return power_totals(grid, least_covered_share=0.9)
 

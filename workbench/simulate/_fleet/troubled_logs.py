@@ -241,8 +241,10 @@ def _hit(
         costs["power swing"] = troubles["power swing"] * float(watts.sum(axis=0).mean()) / 1e3
         watts *= 1 + wave
     if "idle GPU" in troubles:
+        # A GPU that idles shows no lack of power, so the next one does.
+        first = hit + ("low power" in troubles)
         costs["idle GPU"] = (
-            _idle(watts, busy, troubles["idle GPU"], hit) * (time[1] - time[0]) / 3.6e6
+            _idle(watts, busy, troubles["idle GPU"], first) * (time[1] - time[0]) / 3.6e6
         )
     if "unused GPU" in troubles:
         first = int(random.integers(len(time)))

@@ -44,6 +44,10 @@ _KERNEL_MARKS = (
     b"kernel: Out of memory: ", b"] Out of memory: Killed", b"kernel: amdgpu ", b"] amdgpu ",
     b"[Hardware Error]: ",
 )  # fmt: skip
+# Entries of a journal over several lines: journalctl -o export, verbose, json-sse, json-pretty.
+_JOURNAL_HEAD = re.compile(
+    rb'\A(?:__CURSOR=s=|.{20,60}\[s=[0-9a-f]{32};i=|data: \{"_*[A-Z]|\s*\{\s*"_*[A-Z]+[A-Z_]*" : )'
+)
 # Profiles are large, and no log; nobody should search them to their end.
 _TRACE_HEAD = re.compile(rb'"traceEvents"|"schemaVersion"|"deviceProperties"|\APAR1')
 
@@ -53,7 +57,8 @@ def looks_like_a_trace(head: bytes) -> bool:
 
 
 def looks_like_a_log(head: bytes, label: str) -> bool:
-    return not _TRACE_HEAD.search(head) and any(f.looks_like(head, label) for f in FORMATS)
+    is_other = _TRACE_HEAD.search(head) or _JOURNAL_HEAD.search(head)
+    return not is_other and any(f.looks_like(head, label) for f in FORMATS)
 
 
 def readers_of(source: Source, head: bytes) -> tuple[list[LogFormat], bool]:
@@ -63,7 +68,7 @@ def readers_of(source: Source, head: bytes) -> tuple[list[LogFormat], bool]:
     lines are looked for in the whole file. A job may have printed the kernel's lines, too,
     which nobody reads there.
     """
-    if _TRACE_HEAD.search(head):
+    if _TRACE_HEAD.search(head) or _JOURNAL_HEAD.search(head):
         return [], False
     for reader in _FILES:
         if reader.looks_like(head, source.label):
