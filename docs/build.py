@@ -66,8 +66,8 @@ SECTIONS = {
     "topics": (
         "Topics",
         "Questions by domain, with code that runs on your files.",
-        ("own_data", "diagnose", "traces", "imbalance", "failures", "pvf", "perfmodel", "power",
-         "communication", "regions", "cluster", "functions"),
+        ("commands", "own_data", "diagnose", "traces", "imbalance", "failures", "pvf", "perfmodel",
+         "power", "communication", "regions", "cluster", "functions"),
     ),
     "trust": (
         "How far to trust a number",
@@ -81,7 +81,7 @@ SECTIONS = {
     ),
 }  # fmt: skip
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)\s]+)\)")
-PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+\.svg)\)")
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+\.(?:svg|png))\)")
 ADDRESS = re.compile(r"<(?:a|img|link|script|source)\b[^>]*?\s(?:href|src)=\"([^\"]*)\"")
 NAMED = re.compile(r"\s(?:id|name)=\"([^\"]*)\"")
 
@@ -192,10 +192,11 @@ def write_reference() -> None:
     folder.mkdir()
     functions = by_domain()
     for domain, verbs in functions.items():
-        lines = [_headed(DOMAINS[domain], "=")]
+        lines = [_headed(DOMAINS[domain], "="), *_begin_with(domain)]
         for verb, members in verbs.items():
             lines += [_headed(verb, "-"), f".. currentmodule:: workbench.{verb}", ""]
-            for name, value in members:
+            # Loaders come before the writers of files, which only some need.
+            for name, value in sorted(members, key=lambda member: member[0].startswith("write")):
                 kind = "autoclass" if inspect.isclass(value) else "autofunction"
                 lines += [f".. {kind}:: {name}", ""]
         (folder / f"{domain}.rst").write_text("\n".join(lines), encoding="utf-8")
@@ -206,6 +207,23 @@ def write_reference() -> None:
         f"under :doc:`tables`.\n\n.. toctree::\n\n{entries}\n   tables\n",
         encoding="utf-8",
     )
+
+
+def _begin_with(domain: str) -> list[str]:
+    """Name the functions that most users of a domain need first: those of the table of domains."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    row = re.search(rf"^\| `{domain}` \|(.*)\|$", text, re.MULTILINE)
+    if row is None:
+        return []
+    roles = [
+        f":py:func:`{verb}.{name} <workbench.{verb}.{name}>`"
+        for verb, cell in zip(
+            ("load", "analyze", "plot", "explore"), row[1].split("|"), strict=False
+        )
+        for name in re.findall(r"`(\w+)`", cell)
+    ]
+    page = f" Questions and code: :doc:`/{domain}`." if (DOCS / f"{domain}.md").is_file() else ""
+    return [f"**Begin with** {', '.join(roles)}.{page}", ""]
 
 
 def write_tables() -> None:
@@ -263,7 +281,10 @@ def write_gallery() -> list[str]:
             if shown := example(function):
                 claim, section = _shown(name, *shown)
                 lines += section
-                sections.append(f"- [`plot.{name}`]({domain}.md#{name.replace('_', '-')}): {claim}")
+                address = f"{domain}.md#{name.replace('_', '-')}"
+                sections.append(
+                    f"- {_thumbnail(name, shown[1])}[`plot.{name}`]({address}): {claim}"
+                )
             else:
                 lacking.append(name)
         if sections:
@@ -273,6 +294,17 @@ def write_gallery() -> list[str]:
     index += ["```{toctree}", ":hidden:", "", *pages, "```", ""]
     (folder / "index.md").write_text("\n".join(index), encoding="utf-8")
     return lacking
+
+
+def _thumbnail(name: str, figure: object) -> str:
+    """Draw a figure small; nothing where no browser can draw."""
+    from workbench.share.svg import svg_of
+
+    if not (drawn := svg_of(json.loads(figure.to_json()))):  # type: ignore[attr-defined]
+        return ""
+    (PAGES / "_static" / f"plot-{name}.svg").write_text(drawn, encoding="utf-8")
+    address = f"../_static/plot-{name}.svg"
+    return f'<img class="wb-thumbnail" alt="" loading="lazy" src="{address}">'
 
 
 def example(function: object) -> tuple[str, object, object] | None:
@@ -495,7 +527,7 @@ def prepare() -> None:
     (PAGES / "_extra").mkdir()
     for name in ("site.css", "site.js"):
         shutil.copyfile(DOCS / "site" / name, static / name)
-    for picture in [*(DOCS / "pictures").iterdir(), *(DOCS / "site").glob("*.svg")]:
+    for picture in [*(DOCS / "screens").iterdir(), *(DOCS / "site").glob("*.svg")]:
         shutil.copyfile(picture, static / picture.name)
     shutil.copyfile(_plotlyjs.path(), static / "plotly.min.js")
     shutil.copyfile(_exporter.TEMPLATES / "wbreport" / "keys.js", static / "keys.js")

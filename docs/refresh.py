@@ -1,9 +1,9 @@
 """Bring README.md and pages of docs up to date: ``python docs/refresh.py``.
 
-``python docs/refresh.py findings`` measures the rules behind findings again, which takes minutes.
+``python docs/refresh.py findings`` measures the rules behind findings again, which takes minutes;
+``python docs/refresh.py screens`` photographs the pages in the README, in Chromium.
 
-Its pictures are figures of the published notebooks, and the lines under its commands are what
-these commands print. Run it after notebooks were published or messages were reworded.
+The lines under commands are what these print. Run it after messages were reworded.
 """
 
 from __future__ import annotations
@@ -22,33 +22,41 @@ import pandas as pd
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 RULES = ROOT / "docs" / "diagnose.md"
+COMMANDS = ROOT / "docs" / "commands.md"
 OWN_DATA = ROOT / "docs" / "own_data.md"
+SCREENS = ROOT / "docs" / "screens"
 TUTORIAL = ROOT / "docs" / "site" / "tutorial.md"
-# A picture bears the name of the function of plot or explore that drew it.
-PICTURE = re.compile(
-    r"\(docs/pictures/(?P<name>\w+)\.svg\)\]\((?P<notebook>notebooks/\w+\.ipynb)\)"
-)
 CONSOLE = re.compile(r"(?<=```console\n)\$ .*?(?=```)", re.DOTALL)
 
 
-def pictures(text: str) -> dict[str, str]:
-    """Find the figure behind each picture of a page, as SVG by the name of the picture."""
-    return {
-        match["name"]: figure(ROOT / match["notebook"], match["name"])
-        for match in PICTURE.finditer(text)
-    }
+def screens() -> None:
+    """Photograph the first page of a report, and its timeline in two states."""
+    from playwright.sync_api import sync_playwright
 
+    from workbench import datasets
+    from workbench.share.svg import find_chrome
 
-def figure(notebook: Path, name: str) -> str:
-    """Return the first figure of a published notebook that a function drew, as SVG."""
-    call = re.compile(rf"\b(?:plot|explore)\.{name}\(")
-    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] == "code" and call.search("".join(cell["source"])):
-            for output in cell["outputs"]:
-                if drawn := output.get("data", {}).get("image/svg+xml"):
-                    return "".join(drawn).rstrip("\n") + "\n"
-    msg = f"{notebook.name}: no figure drawn by {name}"
-    raise LookupError(msg)
+    data = datasets.path("kineto-dlrm-8rank") / "dlrm_kineto.tar.gz"
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as browsers:
+        command = [sys.executable, "-m", "workbench.cli", "report", "--data", str(data)]
+        subprocess.run([*command, "--out", folder, "01_traces.ipynb"], check=True)
+        browser = browsers.chromium.launch(executable_path=find_chrome(), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1100, "height": 640})
+        page.goto(Path(folder, "index.html").as_uri())
+        page.screenshot(path=SCREENS / "findings_page.png")
+        page.goto(Path(folder, "01_traces.html").as_uri())
+        explorer = page.locator(".wb-explorer").first
+        window = explorer.get_by_label("window")
+        late = window.locator("option", has_text="others wait for this rank").first
+        for name, state in (("whole", "whole trace"), ("window", late.text_content())):
+            window.select_option(label=state)
+            page.wait_for_timeout(1_000)
+            page.evaluate(
+                "e => scrollTo(0, e.getBoundingClientRect().top + scrollY - 60)",
+                explorer.element_handle(),
+            )
+            page.screenshot(path=SCREENS / f"timeline_{name}.png")
+        browser.close()
 
 
 def with_outputs(text: str, pages: str = "") -> str:
@@ -101,6 +109,33 @@ def _printed(arguments: list[str], folder: str) -> str:
         raise subprocess.CalledProcessError(done.returncode, command, done.stdout)
     # Where a user works is not known here.
     return done.stdout.replace(str(Path(folder).resolve()), "...")
+
+
+def with_commands(text: str) -> str:
+    """Return a page with the help of every command, between its two marks."""
+    from typer.main import get_command
+    from typer.testing import CliRunner
+
+    from workbench.cli import app
+
+    parts = ["<!-- commands -->"]
+    for name in get_command(app).commands:  # type: ignore[attr-defined]
+        shown = (
+            CliRunner()
+            .invoke(app, [name, "--help"], env={"COLUMNS": "96"}, prog_name="workbench")
+            .output
+        )
+        parts += [
+            f"## {name}",
+            "",
+            "```text",
+            *map(str.rstrip, shown.strip().splitlines()),
+            "```",
+            "",
+        ]
+    parts += ["<!-- end of commands -->"]
+    pattern = r"<!-- commands -->.*<!-- end of commands -->"
+    return re.sub(pattern, lambda _: "\n".join(parts), text, flags=re.DOTALL)
 
 
 def with_rules(text: str) -> str:
@@ -210,17 +245,18 @@ def measure_findings() -> None:
 
 
 def main() -> None:
-    """Write the pictures, the outputs and the rules again."""
-    if sys.argv[1:] == ["findings"]:
-        measure_findings()
+    """Write the outputs, the help of commands, the formats and the rules again."""
+    if sys.argv[1:]:
+        {"findings": measure_findings, "screens": screens}[sys.argv[1]]()
         return
-    RULES.write_text(with_rules(RULES.read_text(encoding="utf-8")), encoding="utf-8")
-    TUTORIAL.write_text(with_outputs(TUTORIAL.read_text(encoding="utf-8")), encoding="utf-8")
-    OWN_DATA.write_text(with_formats(OWN_DATA.read_text(encoding="utf-8")), encoding="utf-8")
-    text = README.read_text(encoding="utf-8")
-    for name, drawn in pictures(text).items():
-        (ROOT / "docs" / "pictures" / f"{name}.svg").write_text(drawn, encoding="utf-8")
-    README.write_text(with_outputs(text), encoding="utf-8")
+    for page, filled in (
+        (RULES, with_rules),
+        (COMMANDS, with_commands),
+        (OWN_DATA, with_formats),
+        (TUTORIAL, with_outputs),
+        (README, with_outputs),
+    ):
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 import shlex
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pandas as pd
@@ -25,16 +24,14 @@ from workbench.simulate import injections
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 OWN_DATA = (ROOT / "docs" / "own_data.md").read_text()
 FUNCTIONS = (ROOT / "docs" / "functions.md").read_text()
 GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data" / "README.md"]
 GUIDES += sorted(ROOT.glob("docs/**/*.md"))
 VERBS = {"load": load, "analyze": analyze, "plot": plot, "explore": explore}
 DOMAINS = ("traces", "imbalance", "failures", "pvf", "perfmodel", "power", "fleet", "communication")
-PICTURES = ROOT / "docs" / "pictures"
-MOST_BYTES = 60_000
-SVG = "{http://www.w3.org/2000/svg}"
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+MOST_BYTES = 200_000
 
 
 def by_name(path):
@@ -42,7 +39,7 @@ def by_name(path):
 
 
 def refresh_module():
-    """Load the script that writes pictures and outputs; docs/ is not a package."""
+    """Load the script that writes screens and outputs; docs/ is not a package."""
     spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -96,41 +93,16 @@ def test_readme_stays_short_and_links_every_page_and_notebook():
 # -- pictures ---------------------------------------------------------------------------------
 
 
-def shown_pictures():
-    """Find the pictures of the README: alternative text, name, notebook."""
-    return re.findall(r"\[!\[([^\]]*)\]\(docs/pictures/(\w+)\.svg\)\]\(([^)]+)\)", README)
-
-
-def text_of(picture):
-    """Return the text that a picture shows, its lines joined by spaces."""
-    nodes = ET.fromstring(picture.read_text()).iter(f"{SVG}text")
-    return " ".join(" ".join("".join(node.itertext()) for node in nodes).split())
-
-
-def test_readme_has_one_picture_and_a_gallery_of_six_notebooks():
-    notebooks = [notebook for _, _, notebook in shown_pictures()]
-    assert len(notebooks) == len(set(notebooks)) == 7
-    assert README.count("](docs/pictures/") == 7
-    assert {path.stem for path in PICTURES.iterdir()} == {name for _, name, _ in shown_pictures()}
-
-
-def test_pictures_are_the_figures_of_the_published_notebooks():
-    now = refresh.pictures(README)
-    stale = [name for name, svg in now.items() if (PICTURES / f"{name}.svg").read_text() != svg]
-    assert stale == [], "run docs/refresh.py"
-    assert [name for name, svg in now.items() if len(svg.encode()) >= MOST_BYTES] == []
-
-
-def test_words_beside_a_picture_say_what_it_shows():
-    for words, name, notebook in shown_pictures():
-        shown = text_of(PICTURES / f"{name}.svg")
-        # A row of the gallery holds two captions; that of the large picture is a sentence.
-        caption = re.search(rf"\]\({notebook}\): ([^|\n]*)", README)
-        said = words + (caption[1] if caption else "")
-        assert set(NUMBER.findall(said)) - set(NUMBER.findall(shown)) == set(), name
-        is_synthetic = "SYNTHETIC DATA" in shown
-        assert words.startswith("Synthetic data") == is_synthetic, name
-        assert "synthetic" in said or not is_synthetic, name
+def test_pictures_of_the_readme_are_the_screens_and_name_the_findings_on_them(dlrm):
+    shown = re.findall(r"!\[([^\]]*)\]\((docs/screens/\w+\.png)\)", README)
+    assert {path for _, path in shown} == {
+        str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "screens").iterdir()
+    }
+    assert all((ROOT / path).stat().st_size < MOST_BYTES for _, path in shown)
+    # A screen says its titles to no test; the words for those who cannot see it are held to them.
+    findings = analyze.findings(load.traces(dlrm, progress=False)).findings["finding"].head(3)
+    numbered = " ".join(f"{place}. {claim}." for place, claim in enumerate(findings, start=1))
+    assert numbered in shown[0][0], "run docs/refresh.py screens"
 
 
 # -- where things are -------------------------------------------------------------------------
@@ -138,7 +110,7 @@ def test_words_beside_a_picture_say_what_it_shows():
 
 def domain_rows():
     """Return the table of domains: domain, cell by verb, cell of the notebook."""
-    rows = table_after(README, "<!-- domains -->")
+    rows = table_after(CONTRIBUTING, "<!-- domains -->")
     return [
         (name.strip("`"), dict(zip(VERBS, cells, strict=True)), notebook)
         for name, *cells, notebook in rows
@@ -261,17 +233,25 @@ def test_a_noun_links_the_notebook_of_its_domain_if_that_calls_one_of_its_functi
 def test_the_commands_of_the_readme_and_the_tutorial_print_what_these_show(absent):
     if reason := why_no_pictures():
         absent(reason)
-    assert refresh.CONSOLE.search(README)[0].count("$ workbench") == 3
+    assert "".join(refresh.CONSOLE.findall(README)).count("$ workbench") == 3
     for text in (README, refresh.TUTORIAL.read_text()):
         # Tests of their own run the other notebooks on data of a user.
         now = refresh.with_outputs(text, pages="00_start_here.ipynb")
         assert now == text, "run docs/refresh.py"
 
 
+def test_the_page_of_commands_holds_the_help_of_every_command():
+    text = refresh.COMMANDS.read_text()
+    assert refresh.with_commands(text) == text, "run docs/refresh.py"
+    assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == [*typer.main.get_command(app).commands]
+
+
 def commands_of(page):
     """Return the command lines of the package that a page prints, in blocks and in sentences."""
     text = page.read_text()
-    blocks = re.findall(r"^```(?:shell)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    # Every fence is matched, so that no end of a block is taken for the beginning of one.
+    fences = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    blocks = [block for language, block in fences if language in ("", "shell")]
     lines = [line for block in blocks for line in block.splitlines()]
     lines += re.findall(
         r"`((?:[^`\n]* && )?workbench [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)
@@ -451,7 +431,6 @@ def test_the_page_of_benchmarks_has_a_row_for_all_that_is_measured():
 
 # -- contributing -----------------------------------------------------------------------------
 
-CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 LOAD = ROOT / "workbench" / "load"
 # What a person puts in place of the words in angle brackets.
 FILLED = {"<domain>": "power", "<format>": "*", "<noun>": "*"}
