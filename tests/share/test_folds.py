@@ -1,12 +1,17 @@
-"""What a page folds: published cases, and sections for which there are no data."""
+"""What a page folds or names at its foot: published cases, and sections without data."""
+
+import json
 
 import nbformat
+import plotly.graph_objects as go
 import pytest
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from workbench import load
+from workbench.plot._style.style import nothing
 from workbench.share._prose import ABSENT_MIME
+from workbench.share.bundle import EXPLORER_MIME, PLOTLY_MIME
 from workbench.share.report import ReportExporter
 
 LINE = "No job logs in mine. To fill this section, add a log of the job's steps with their times."
@@ -50,33 +55,57 @@ def test_a_published_case_is_folded_under_its_heading_and_says_whose_it_is_not(h
     assert "What to take away" not in fold.text
 
 
-def test_a_section_without_data_is_one_line_that_names_the_files_it_needs():
-    section = [text("## What does a step cost?\n\nEnergy from start to end."), absent(), absent()]
-    page, _ = page_of(text("## First"), said(), *section, text("## What to take away"))
-    (fold,) = page.select("details.wb-absent")
-    assert fold.summary.h2["id"] == "What-does-a-step-cost?"
-    assert fold.summary.text.strip() == f"What does a step cost?{LINE}"
-    assert "Energy from start to end." in fold.text
-    assert page.main.text.count(LINE) == 1
+def figure(drawn, **more):
+    data = {PLOTLY_MIME: json.loads(drawn.to_json()), **more}
+    return new_code_cell("plot", outputs=[new_output("display_data", data=data)])
 
 
-def test_a_part_without_data_is_folded_alone_and_a_section_of_such_parts_as_a_whole():
+def foot_of(page):
+    (line,) = [p.text for p in page.select("p") if p.text.startswith("No data for: ")]
+    return line
+
+
+def test_sections_without_data_are_one_line_at_the_foot_with_the_files_they_need():
+    cost = [text("## What does a step cost?\n\nEnergy from start to end."), absent(), absent()]
+    inside = [text("## What happens inside a step?"), absent()]
+    last = text("## What to take away")
+    page, _ = page_of(
+        text("## First\n\n[cost](#What-does-a-step-cost?)"), said(), *cost, *inside, last
+    )
+    line = f"No data for: What does a step cost?; What happens inside a step? ({LINE})"
+    assert foot_of(page) == line
+    assert page.main.text.strip().endswith(line)
+    assert [heading.text for heading in page.select("h2")] == ["First", "What to take away"]
+    assert "Energy from start to end." not in page.text
+    # A link to what is not there would lead nowhere.
+    assert [link for link in page.select("main a[href^='#']") if link.text] == []
+
+
+def test_a_part_without_data_goes_alone_and_a_section_of_such_parts_as_a_whole():
     parts = [text("### Replicas?"), absent(), text("### At another size?"), absent()]
     page, _ = page_of(text("## What would help?"), said(), *parts)
-    assert [fold.summary.h3.text for fold in page.select("details.wb-absent")] == [
-        "Replicas?", "At another size?",
-    ]  # fmt: skip
+    assert foot_of(page) == f"No data for: Replicas?; At another size? ({LINE})"
+    assert [heading.text for heading in page.select("h2")] == ["What would help?"]
     page, _ = page_of(text("## What would help?"), *parts)
-    (fold,) = page.select("details.wb-absent")
-    assert fold.summary.h2.text == "What would help?"
+    assert foot_of(page) == f"No data for: What would help? ({LINE})"
 
 
-def test_sections_without_data_are_not_among_the_contents():
-    shown = [cell for name in "abc" for cell in (text(f"## Shown {name}"), said())]
-    page, _ = page_of(*shown, text("## Hidden"), absent())
-    assert [item.text for item in page.select(".wb-contents li")] == [
-        "Shown a", "Shown b", "Shown c",
-    ]  # fmt: skip
+def test_an_empty_figure_is_no_section_and_no_title_but_an_answer_is_both():
+    empty = figure(nothing("The job has no steps.", claim="No energy to show"))
+    clean = figure(nothing("Power never fell.", claim="No dips of power", is_answer=True))
+    explored = figure(
+        nothing("Choose.", claim="No estimate yet"), **{EXPLORER_MIME: "<form></form>"}
+    )
+    cells = [text("## Energy?"), empty, text("## Dips?"), clean, text("## Estimate?"), explored]
+    page, facts = page_of(*cells)
+    assert foot_of(page) == "No data for: Energy? (The job has no steps.)"
+    assert [heading.text for heading in page.select("h2")] == ["Dips?", "Estimate?"]
+    assert facts["findings"] == ["No dips of power"]
+
+
+def test_a_figure_of_data_is_never_taken_for_an_empty_one():
+    page, _ = page_of(text("## A?"), said(), absent(), text("## B?"), figure(go.Figure()))
+    assert "No data for" not in page.text
 
 
 def test_findings_link_the_section_of_a_figure_in_a_fold():

@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from jinja2 import pass_context
 from nbconvert.exporters import HTMLExporter
@@ -36,6 +36,9 @@ _NOTEBOOK_LINK = re.compile(
 _ANCHOR = re.compile(r'<a class="wb-anchor"[^>]*></a>')
 # A long line scrolls; without a mouse only where the block can have the focus.
 _CODE_BLOCK = re.compile(r"<pre(?=[ >])(?![^>]*tabindex)")
+# A link to a section that this page does not show would lead nowhere.
+_LINK_HERE = re.compile(r'<a href="#([^"]+)">(.*?)</a>', re.DOTALL)
+_NAME = re.compile(r'\bid="([^"]*)"')
 _H2 = re.compile(r"^##+\s+(.+)$", re.MULTILINE)
 _DRAWN = re.compile(r"\bplot\.(\w+)\(")
 _H1 = re.compile(r"^#\s+(.+)$", re.MULTILINE)
@@ -130,7 +133,8 @@ class ReportExporter(HTMLExporter):
 
         On a page of somebody's own data only figures of that data make findings and badge.
         """
-        shown = [(title_of(figure), figure) for figure in _snapshot.figures(nb)]
+        figures = [figure for figure in _snapshot.figures(nb) if not _prose.is_empty(figure)]
+        shown = [(title_of(figure), figure) for figure in figures]
         metas = list(_snapshot.provenance(nb))
         own = [meta for meta in metas if meta.get("origin") == "own"]
         if is_own := bool(self.site.data):
@@ -183,9 +187,6 @@ class ReportExporter(HTMLExporter):
     def fold_summary(self, context: Any, fold: dict[str, str]) -> str:
         """Write what stands on a folded section: its heading, and why it is folded."""
         heading = _ANCHOR.sub("", self.markdown2html(context, fold["heading"]))
-        # A list of what a page shows names no section that has nothing to show.
-        if fold["kind"] == "absent" and self._headings:
-            self._headings[-1] = ("", *self._headings[-1][1:])
         line = html.escape(fold["line"])
         return f'{heading.strip()}<span class="wb-fold-line">{line}</span>' if line else heading
 
@@ -297,6 +298,10 @@ class ReportExporter(HTMLExporter):
         # Every output of a component carries the same style; the page needs it once.
         known: set[str] = set()
         page = _STYLE.sub(lambda style: "" if style[0] in known else _noted(style[0], known), page)
+        names = set(map(html.unescape, _NAME.findall(page)))
+        page = _LINK_HERE.sub(
+            lambda link: link[0] if unquote(html.unescape(link[1])) in names else link[2], page
+        )
         page = page.replace(_ASSETS_MARK, self.assets(), 1)
         return page.replace(_CONTENTS_MARK, self._contents(), 1)
 

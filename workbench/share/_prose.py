@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from workbench.share.bundle import EXPLORER_MIME, PLOTLY_MIME
+
 PUBLISHED_CASE = "published-case"
 """Tag of the text that opens a section which never runs on one's own data."""
 
@@ -108,7 +110,7 @@ def drop_dependent_sections(notebook: Any) -> None:
 
 
 def fold_sections(notebook: Any) -> None:
-    """Fold published cases, and sections without data into the line that names what they need.
+    """Fold published cases; name sections without data in one line at the foot.
 
     Parameters
     ----------
@@ -116,35 +118,57 @@ def fold_sections(notebook: Any) -> None:
         A notebook that ran; changed in place. The first cell of a folded section gets what the
         fold is called in its metadata, the last one a mark.
     """
-    for section in _sections(notebook["cells"], "## ")[1:]:
+    cells = notebook["cells"]
+    opening, *sections = _sections(cells, "## ")
+    kept, absent = [opening], list[tuple[str, str]]()
+    for section in sections:
         if PUBLISHED_CASE in _tags(section[0]):
-            heading, _ = _parted("".join(section[0]["source"]))
-            is_said = "not your data" in heading
-            _fold(section, "published", "" if is_said else "Published case, not your data")
-        elif _fold_if_absent(section):
-            continue
-        else:
-            for part in _sections(section, "### ")[1:]:
-                _fold_if_absent(part)
+            _fold(section)
+            kept.append(section)
+        elif not _is_absent(section, absent):
+            first, *parts = _sections(section, "### ")
+            kept += [first, *(part for part in parts if not _is_absent(part, absent))]
+    cells[:] = [cell for section in kept for cell in section]
+    if absent:
+        headings_by_reason: dict[str, list[str]] = {}
+        for heading, reason in absent:
+            headings_by_reason.setdefault(reason, []).append(heading)
+        lines = [f"{'; '.join(names)} ({why})" for why, names in headings_by_reason.items()]
+        source = f"No data for: {'; '.join(lines)}"
+        foot = {"cell_type": "markdown", "id": "no-data", "metadata": {}, "source": source}
+        cells.append(type(cells[0])(foot))
 
 
-def _fold_if_absent(section: Cells) -> bool:
+def _is_absent(section: Cells, absent: list[tuple[str, str]]) -> bool:
+    """Return whether a section lacks its data, and note its heading and what it needs."""
     outputs = [output for cell in section for output in cell.get("outputs", [])]
-    lines = [output.get("data", {}).get(ABSENT_MIME) for output in outputs]
+    reasons = [_reason(output.get("data", {})) for output in outputs]
     heading, _ = _parted("".join(section[0]["source"]))
-    if not heading.startswith("##") or not lines or None in lines:
+    if not heading.startswith("##") or not reasons or "" in reasons:
         return False
-    for cell in section:
-        if cell["cell_type"] == "code":
-            cell["outputs"] = []
-    _fold(section, "absent", " ".join(dict.fromkeys(lines)))
+    absent.append((heading.lstrip("# "), " ".join(dict.fromkeys(reasons))))
     return True
 
 
-def _fold(section: Cells, kind: str, line: str) -> None:
+def _reason(data: Mapping[str, Any]) -> str:
+    """Return why an output has no data to show; empty if it shows some."""
+    layout = data.get(PLOTLY_MIME, {}).get("layout", {})
+    if not is_empty(data.get(PLOTLY_MIME, {})) or EXPLORER_MIME in data:
+        return str(data.get(ABSENT_MIME, ""))
+    return " ".join(str(note["text"]) for note in layout["annotations"][:1]).replace("<br>", " ")
+
+
+def is_empty(figure: Mapping[str, Any]) -> bool:
+    """Return whether a figure says that there are no data for it."""
+    meta = (figure.get("layout") or {}).get("meta")
+    return isinstance(meta, dict) and bool(meta.get("is_empty"))
+
+
+def _fold(section: Cells) -> None:
     heading, body = _parted("".join(section[0]["source"]))
+    line = "" if "not your data" in heading else "Published case, not your data"
     section[0]["source"] = body
-    section[0]["metadata"][FOLD] = {"kind": kind, "heading": heading, "line": line}
+    section[0]["metadata"][FOLD] = {"heading": heading, "line": line}
     section[-1]["metadata"][FOLD_END] = True
 
 

@@ -95,7 +95,7 @@ def communication_speedup(
     rows = table.dropna(subset=["speedup_ratio"]).sort_values("communication_share", kind="stable")
     if rows.empty:
         why = "No share is large enough to save that much of a step, at any speed-up."
-        return frame.nothing(why, claim="No speed-up is enough")
+        return frame.nothing(why, claim="No speed-up is enough", is_answer=True)
     drawn = rows.iloc[extremes(rows["speedup_ratio"].to_numpy(np.float64))]
     figure = Draft()
     figure.add_scatter(

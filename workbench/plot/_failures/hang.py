@@ -290,7 +290,7 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     FLIGHT_WAITS.check(waits)
     if waits.empty:
         why = "No rank with a dump holds an operation in which somebody has not arrived."
-        return frame.nothing(why, claim="No rank is seen to wait for another one")
+        return frame.nothing(why, claim="No rank is seen to wait for another one", is_answer=True)
     whys = waits["why"].where(waits["why"].isin(_WHYS), _OTHER)
     # A pair counts once, by the surest thing that is known of it.
     order = {why: at for at, why in enumerate((*_WHYS, _OTHER))}

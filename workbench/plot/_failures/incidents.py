@@ -76,7 +76,7 @@ def incidents(
     shown, notes = _on_one_clock(failures)
     if shown.empty:
         why = "; ".join(notes) or "The logs that were read report no failure."
-        return frame.nothing(why, claim="No incidents to show")
+        return frame.nothing(why, claim="No incidents to show", is_answer=True)
     names, rows = _rows(shown, top)
     figure = Draft()
     for category in shown["category"].value_counts().index:
@@ -231,7 +231,7 @@ def incident_counts(
     INCIDENT_COUNTS.check(incident_counts)
     if incident_counts.empty:
         why = "The logs that were read report no failure."
-        return frame.nothing(why, claim="No incidents to count")
+        return frame.nothing(why, claim="No incidents to count", is_answer=True)
     totals = incident_counts.groupby("window_s")["incident_count"].sum().sort_index()
     kept = totals.index
     if len(kept) > _MOST_WINDOWS:

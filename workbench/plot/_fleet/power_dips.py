@@ -68,7 +68,7 @@ def power_dips(
     POWER_DIPS.check(table)
     if table.empty:
         why = "Power never fell below the share of its usual level that was requested."
-        return frame.nothing(why, claim="No dips of power")
+        return frame.nothing(why, claim="No dips of power", is_answer=True)
     factor, unit = power_unit(float(table["usual_w"].max()))
     figure = Draft()
     if totals is not None and len(totals):

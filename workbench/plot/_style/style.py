@@ -132,7 +132,9 @@ def row_axis(names: Sequence[str], below: float = 0.5, above: float = 0.5) -> di
     }  # fmt: skip
 
 
-def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = False) -> go.Figure:
+def nothing(
+    reason: str, *, claim: str, source: str = "", synthetic: bool = False, is_answer: bool = False
+) -> go.Figure:
     """Explain why there is nothing to draw, instead of showing an empty frame.
 
     Parameters
@@ -145,11 +147,14 @@ def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = Fals
         As in :func:`finish`.
     synthetic
         As in :func:`finish`.
+    is_answer
+        Whether there were data, and nothing is what they say; a report keeps such a figure.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        A figure without traces or axes; the reason stands in its middle.
+        A figure without traces or axes; the reason stands in its middle. ``layout.meta`` says
+        ``is_empty`` if there were no data.
     """
     figure = Draft()
     figure.update_layout(xaxis_visible=False, yaxis_visible=False, height=100)
@@ -162,7 +167,10 @@ def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = Fals
         yref="paper",
         font={"size": 14, "color": _FAINT},
     )
-    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+    finished = finish(figure, claim=claim, source=source, synthetic=synthetic)
+    if not is_answer:
+        finished.layout.meta |= {"is_empty": True}
+    return finished
 
 
 def finish(
@@ -254,9 +262,9 @@ class Frame(NamedTuple):
         """Add title and source to a figure: :func:`finish`."""
         return finish(figure, claim=claim, note=note, is_doubtful=is_doubtful, **self._asdict())
 
-    def nothing(self, reason: str, *, claim: str) -> go.Figure:
+    def nothing(self, reason: str, *, claim: str, is_answer: bool = False) -> go.Figure:
         """Explain why there is nothing to draw: :func:`nothing`."""
-        return nothing(reason, claim=claim, **self._asdict())
+        return nothing(reason, claim=claim, is_answer=is_answer, **self._asdict())
 
 
 def _legend_rows(names: list[str]) -> int:
