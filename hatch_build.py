@@ -76,9 +76,10 @@ else:
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             """Build; a wheel without compiled modules stays a wheel for every platform."""
             if version != "editable":
-                for path in (HERE / "data").iterdir():
+                for path in [*(HERE / "data").iterdir(), *(HERE / "docs").glob("*.md")]:
+                    place = {"data": "_bundled", "docs": "_notebooks/docs"}[path.parent.name]
                     if path.name not in NOT_IN_WHEELS:
-                        build_data["force_include"][str(path)] = f"workbench/_bundled/{path.name}"
+                        build_data["force_include"][str(path)] = f"workbench/{place}/{path.name}"
                 self._scratch = tempfile.mkdtemp()
             for name in SOURCES:
                 target = HERE / built(name)

@@ -23,6 +23,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
@@ -378,15 +379,14 @@ def write_notebooks(*, binder: str = "") -> None:
         Link(f"{path.stem}.html", _label(path), title_of_notebook(notebook))
         for path, notebook in zip(paths, read, strict=True)
     ]
-    site = Site(pages=(Link("../index.html", "Documentation", "Documentation"), *links))
+    site = Site((Link("../index.html", "Documentation", "Documentation"), *links), docs="../")
     exporter = ReportExporter(mode="shared")
     lines = ["# Notebooks", "", "As they were published, with figures that zoom.", ""]
     if binder:
         lines += [f"[Run them in your browser]({binder}) on Binder, with the bundled data.", ""]
     for link, notebook in zip(links, read, strict=True):
-        exporter.site = Site(pages=site.pages, href=link.href)
+        exporter.site = replace(site, href=link.href)
         body, _ = exporter.from_notebook_node(notebook)
-        body = re.sub(r'(href="\.\./)docs/(\w+)\.md', r"\1\2.html", body)
         for name, content in {link.href: body, **exporter.files}.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(content, encoding="utf-8")

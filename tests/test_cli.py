@@ -532,6 +532,25 @@ def test_lab_copies_the_notebooks_of_an_installed_package(run, started, installe
     assert "workbench-notebooks" in started[0]
 
 
+@pytest.mark.usefixtures("started")
+def test_links_of_copies_lead_to_files_within_the_folder_that_jupyterlab_opens(
+    run, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    run("lab")
+    folder = tmp_path / "workbench-notebooks"
+    broken, count = [], 0
+    for file in [*folder.glob("*.ipynb"), *folder.glob("docs/*.md")]:
+        for link in re.findall(r"\]\((?![a-z]+:|#)([^)#]+)(?:#[^)]*)?\)", file.read_text()):
+            count += 1
+            target = (file.parent / link).resolve()
+            if not (target.is_file() and target.is_relative_to(folder.resolve())):
+                broken.append(f"{file.name}: {link}")
+    assert broken == []
+    assert count > 40
+
+
 def test_lab_points_copies_at_ones_own_data(run, started, installed, clean_trace, tmp_path):
     before = {path: path.read_bytes() for path in installed.iterdir()}
     run("lab", "--data", clean_trace)

@@ -375,6 +375,17 @@ def test_a_page_of_real_and_generated_data_says_which_is_which(run, notebook, tm
     assert "dlrm, made up (synthetic)" in page.footer.text
 
 
+def test_a_link_out_of_the_report_stays_words(run, tmp_path, write_notebook):
+    path = write_notebook(tmp_path / "01_a.ipynb", "figure")
+    raw = json.loads(path.read_text())
+    links = "[page](../docs/traces.md#a) [here](#Here) [web](https://a.org/b.md) [b](02_b.ipynb)"
+    raw["cells"].append(new_markdown_cell(f"## Here\n\n{links}"))
+    path.write_text(json.dumps(raw))
+    page = soup_of(site_of(share.report(path, out=tmp_path / "site")), "01_a.html")
+    (line,) = [p for p in page.select("p") if p.text == "page here web b"]
+    assert [link["href"] for link in line.select("a")] == ["#Here", "https://a.org/b.md"]
+
+
 def test_own_data_reaches_the_notebook_and_the_foot_of_the_page(run, notebook, tmp_path):
     mine = tmp_path / "it's <mine>"
     mine.mkdir()
@@ -434,7 +445,10 @@ def mixed(run, notebook, tmp_path):
         for origin in OTHERS
     ]
     run["table"] = [shown(figure_of("Drawn 57", source="seed 1", origin="model", synthetic=True))]
-    run["other"] = [shown(figure_of("Whose is 99?", source="plain words"))]
+    run["other"] = [
+        shown(figure_of("Whose is 99?", source="plain words")),
+        shown(figure_of("Drawn 58", source="plain words", synthetic=True)),
+    ]
     return mine, site_of(share.report(notebook, out=tmp_path / "site", data=mine))
 
 
@@ -463,7 +477,7 @@ def test_every_figure_of_other_data_says_so_above_itself(mixed):
     blocks = soup_of(site, "01_waits.html").select(".wb-figure")
     said = [(before.text if (before := block.find_previous_sibling("p", "wb-origin")) else "")
             for block in blocks]  # fmt: skip
-    assert said == ["", *OTHERS.values(), OTHERS["model"], ""]
+    assert said == ["", *OTHERS.values(), OTHERS["model"], "", OTHERS["model"]]
 
 
 def test_files_that_are_synthetic_say_so_even_if_they_are_ones_own(run, notebook, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 import tempfile
 from functools import partial
@@ -298,12 +297,27 @@ def _copied(folder: Path, target: Path) -> Path:
         if (target / notebook.name).exists():
             kept += 1
         else:
-            shutil.copyfile(notebook, target / notebook.name)
-            signed = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+            # JupyterLab shows nothing above the folder that it opens, so the pages go into it.
+            text = notebook.read_text(encoding="utf-8").replace("](../docs/", "](docs/")
+            (target / notebook.name).write_text(text, encoding="utf-8")
+            signed = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
             notary.sign(signed)  # type: ignore[no-untyped-call]
+    _copy_pages(folder, target / "docs")
     if kept:
         typer.echo(f"Copies kept in {target}: {kept}; remove that folder for fresh ones.", err=True)
     return target
+
+
+def _copy_pages(folder: Path, target: Path) -> None:
+    """Copy the pages that notebooks link; what they link elsewhere stays a name."""
+    pages = next((way for way in (folder / "docs", folder.parent / "docs") if way.is_dir()), None)
+    if pages is None:
+        return
+    target.mkdir(exist_ok=True)
+    for page in pages.glob("*.md"):
+        text = page.read_text(encoding="utf-8").replace("](../notebooks/", "](./../")
+        text = re.sub(r"\[([^\]]*)\]\((?:site|screens|\.\.)/[^)]*\)", r"\1", text)
+        (target / page.name).write_text(text, encoding="utf-8")
 
 
 def _point_at(path: Path, parameters: dict[str, object]) -> None:

@@ -30,8 +30,8 @@ _ASSETS_MARK, _CONTENTS_MARK = "<!--workbench:assets-->", "<!--workbench:content
 _COMPILED = re.compile(r'"type\\*": ?\\*"(?:\w+gl|parcoords|splom)\\*"')
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 _HEADING = re.compile(r"<h([23])>(.*?)</h\1>", re.DOTALL)
-_NOTEBOOK_LINK = re.compile(
-    r'<a [^>]*href="(?![a-z]+:)([^"#]*?)\.ipynb((?:#[^"]*)?)"[^>]*>(.*?)</a>', re.DOTALL
+_PAGE_LINK = re.compile(
+    r'<a [^>]*href="(?![a-z]+:)([^"#]*?)\.(ipynb|md)((?:#[^"]*)?)"[^>]*>(.*?)</a>', re.DOTALL
 )
 _ANCHOR = re.compile(r'<a class="wb-anchor"[^>]*></a>')
 # A long line scrolls; without a mouse only where the block can have the focus.
@@ -60,9 +60,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Site:
-    """A page's knowledge of the site it belongs to."""
+    """A page's knowledge of the site it belongs to; ``docs`` is the address of pages of docs."""
 
     pages: tuple[Link, ...] = ()
+    docs: str = ""
     data: str = ""
     is_foreign: bool = False
     made_on: str = ""
@@ -181,7 +182,7 @@ class ReportExporter(HTMLExporter):
         """Render Markdown, noting headings and turning links to notebooks into links to pages."""
         rendered: str = _HEADING.sub(self._named, super().markdown2html(context, source))
         rendered = _CODE_BLOCK.sub('<pre tabindex="0"', rendered)
-        return _NOTEBOOK_LINK.sub(self._linked, rendered) if self.site.pages else rendered
+        return _PAGE_LINK.sub(self._linked, rendered) if self.site.pages else rendered
 
     @pass_context
     def fold_summary(self, context: Any, fold: dict[str, str]) -> str:
@@ -196,10 +197,13 @@ class ReportExporter(HTMLExporter):
         yield "fold_summary", self.fold_summary
 
     def _linked(self, link: re.Match[str]) -> str:
-        """Link the page of a notebook; a notebook without a page stays a name."""
-        href = f"{link[1]}.html"
-        is_here = href in {page.href for page in self.site.pages}
-        return f'<a href="{href}{link[2]}">{link[3]}</a>' if is_here else link[3]
+        """Link the page of a notebook, or of the documentation; without a page it stays a name."""
+        if link[2] == "md":
+            href, is_here = f"{self.site.docs}{Path(link[1]).name}.html", bool(self.site.docs)
+        else:
+            href = f"{link[1]}.html"
+            is_here = href in {page.href for page in self.site.pages}
+        return f'<a href="{href}{link[3]}">{link[4]}</a>' if is_here else link[4]
 
     def policy(self, allowed: set[str]) -> str:
         """Write the Content-Security-Policy of a page: only known scripts, nothing from outside."""

@@ -39,7 +39,12 @@ def to_html(output: Any, number: int, *, live: bool, keep: Keep, is_own: bool = 
 
     ``keep`` stores a file for the reader, by name and text, and gives the address of it.
     """
-    label = _NOT_OWN.get((_snapshot.meta_of(output) or {}).get("origin", "")) if is_own else None
+    meta = (_snapshot.meta_of(output) or {}) if is_own else {}
+    origin = str(meta.get("origin", ""))
+    # What was simulated is nobody's data, unless their files say so themselves.
+    label = _NOT_OWN.get(origin) or _NOT_OWN["model"] * bool(
+        meta.get("synthetic") and origin != "own"
+    )
     allowed = _reduced(output, number, live=live, keep=keep)
     if label and "text/html" in output.data:
         output.data["text/html"] = f'<p class="wb-origin">{label}</p>{output.data["text/html"]}'
