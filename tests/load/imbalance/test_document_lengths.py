@@ -186,3 +186,14 @@ def test_a_first_line_of_many_thousand_fields_is_no_header(tmp_path, cell):
     ):
         load.document_lengths(path)
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("before", ["", "7\n", "# tokens\n7\n"])
+def test_a_line_of_many_fields_is_refused_at_once(tmp_path, before):
+    """Columns of a row that no header announces are numbered one by one."""
+    path = tmp_path / "lengths.txt"
+    path.write_text(f"{before}{',1' * 300_000}\n8\n")
+    began = time.process_time()
+    with pytest.raises(LoadError, match=r"300,001 fields, more than the 10,000 columns"):
+        load.document_lengths(path)
+    assert time.process_time() - began < 5

@@ -510,16 +510,21 @@ def read_csv(path: str | Path, *, separator: str = ",", **options: Any) -> pd.Da
     """Return the table that a CSV file holds; ``options`` are those of pandas."""
     text = whole_text(path)
     try:
+        has_header = options.get("header", 0) == 0
         header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
-        # Libraries number repeated names one by one, in time that grows with the square of them.
-        if len(header) > MOST_COLUMNS:
+        # Libraries number repeated names one by one, in time that grows with the square of them,
+        # and without a header make as many columns as the widest line has fields.
+        lines_in = () if has_header else text.splitlines()
+        count = max([len(header), *(line.count(separator) + 1 for line in lines_in)])
+        if count > MOST_COLUMNS:
             msg = (
-                f"{shown(path)}: the first line has {len(header):,} fields, more than the "
+                f"{shown(path)}: {'the first' if has_header else 'a'} line has {count:,} fields, "
+                "more than the "
                 f"{MOST_COLUMNS:,} columns of any table; pass a file with one row per line"
             )
             raise LoadError(msg)
         # Without a header no row can be longer than it.
-        if options.get("header", 0) == 0:
+        if has_header:
             refuse_longer_rows(text, Path(path), separator=separator)
         text_file = io.StringIO(text)
         frame: pd.DataFrame = pd.read_csv(
