@@ -1,5 +1,6 @@
 """One damaged file of a folder, list or archive is dropped and told; alone it is an error."""
 
+import dataclasses
 import gzip
 import io
 import json
@@ -12,10 +13,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from workbench import datasets, load
+from workbench import datasets, load, simulate
 from workbench.cli import app
 from workbench.errors import LoadError
 from workbench.load._files import stream as _stream
+from workbench.load.kinds import NAMES
 from workbench.tables import HARMLESS
 
 SMI = "timestamp, index, power.draw [W]\n" + "".join(
@@ -79,6 +81,7 @@ BAD = {
 def written(folder, files):
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
 
@@ -137,6 +140,56 @@ def test_the_good_files_are_kept_and_the_bad_one_is_told(door, packing, bad, tmp
         return
     assert len(left_out(bundle, name)) == 1
     assert left_out(bundle, name)["what"].iloc[0].strip()
+
+
+# Kinds of which a bundle holds one table of one file, or which no rule uses.
+ALONE = {"exhaustive injections", "injection records", "failure tables", "lifetimes"}
+
+
+def sample(kind, folder):
+    """Return files of one kind that lie together."""
+    demo = {"job operations": "imbalance-demo", "document lengths": "imbalance-demo"}
+    if kind in demo:
+        path = load.by_kind(datasets.path(demo[kind]), kind)[kind]
+        return {f"good_{path.name}": path.read_bytes()}
+    if kind == "injections":
+        campaign = datasets.path("pvf-demo") / "mitigations" / "none"
+        return {f"none/{path.name}": path.read_bytes() for path in campaign.iterdir()}
+    if kind == "memory snapshots":
+        path = simulate.memory_snapshot(folder / "rank0.pickle", seed=1)
+        return {"rank0.pickle": path.read_bytes()}
+    doors = {"power logs": "power", "failure logs": "failures", "job logs": "job_log",
+             "traces": "traces", "flight-recorder dumps": "flight_recorder"}  # fmt: skip
+    return DOORS[doors[kind]][0]
+
+
+def sizes(bundle):
+    parts = {field.name: getattr(bundle, field.name) for field in dataclasses.fields(bundle)}
+    tables = {name: part if isinstance(part, pd.DataFrame) else vars(part)
+              for name, part in parts.items() if part is not None and name != "quality"}  # fmt: skip
+    return {
+        (name, column): len(table)
+        for name, part in tables.items() if name != "files"
+        for column, table in (part.items() if isinstance(part, dict) else [("", part)])
+        if isinstance(table, pd.DataFrame) and column != "quality"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("kind", [name for name in NAMES if name not in ALONE])
+def test_a_folder_of_any_kind_keeps_its_good_files(kind, bad, tmp_path):
+    good = sample(kind, tmp_path)
+    options = {"tz": "UTC", "year": 2026, "progress": False}
+    whole = sizes(load.bundle(written(tmp_path / "good", good), **options))
+    first, *_ = good
+    name = first.rpartition("/")[2]
+    beside = f"other/bad_{name}" if "/" in first else f"bad_{name}"
+    both = load.bundle(written(tmp_path / "all", good | {beside: BAD[bad]}), **options)
+    assert whole
+    assert sizes(both) == whole
+    told = both.quality[both.quality["source"].str.endswith(f"bad_{name}")]
+    assert (~told["finding"].isin(HARMLESS)).any() or bad == "a bomb"
+    assert len(told)
 
 
 @pytest.mark.parametrize("bad", BAD)
