@@ -6,7 +6,7 @@ import pytest
 
 from workbench.errors import WorkbenchError
 from workbench.explore import Explorer
-from workbench.explore.panel import PLOTLY_MIME, slider
+from workbench.explore.panel import PLOTLY_MIME, numbers, slider
 
 
 def picture(*, freq, kind, is_dark=False):
@@ -178,3 +178,14 @@ def test_names_are_not_on_a_slider():
     control = slider("component", [("top", 1), ("bottom", 2)], 1)
     with pytest.raises(TypeError, match="'component' offers names, which have no order; use a Dr"):
         Explorer(lambda n: picture(freq=n, kind="line"), n=control)
+
+
+def test_numbers_on_a_slider_have_no_exponent():
+    control = numbers("time to failure [min]", [1_125_000, 2.25e6, 3e-5], 9e6)
+    assert [label for label, _ in control.options] == [
+        "< 0.0001",
+        "1,125,000",
+        "2,250,000",
+        "9,000,000",
+    ]
+    assert control.value == 9e6

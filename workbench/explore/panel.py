@@ -19,6 +19,7 @@ from workbench.errors import WorkbenchError
 from workbench.explore.static import static_html
 from workbench.explore.view import FigureView, as_json
 from workbench.plot._style.style import nothing
+from workbench.plot._style.text import digits
 from workbench.tables import Trace
 
 ALL = "all"
@@ -73,7 +74,9 @@ def slider(description: str, options: list[tuple[str, object]], value: object) -
 def numbers(description: str, values: Iterable[float], start: float) -> widgets.Widget:
     """Offer numbers on a line; where it starts is among them."""
     offered = sorted({*(float(number) for number in values), float(start)})
-    return slider(description, [(f"{number:g}", number) for number in offered], float(start))
+    words = [f"{number:g}" for number in offered]
+    words = [digits(n) if "e" in text else text for n, text in zip(offered, words, strict=True)]
+    return slider(description, list(zip(words, offered, strict=True)), float(start))
 
 
 __all__ = ["PLOTLY_MIME", "Explorer", "static_html"]

@@ -17,6 +17,7 @@ from workbench import analyze, plot
 from workbench.analyze import FeedShortage, GridSpec, PowerPolicy, SmoothingPlan
 from workbench.errors import WorkbenchError
 from workbench.explore.panel import Explorer, numbers, prepared, slider
+from workbench.plot._style.text import digits
 from workbench.tables import (
     POWER_CURVE,
     POWER_LOADS,
@@ -210,7 +211,7 @@ def _limits(name: str, values: Sequence[float], start: float | None, unit: str) 
     """Offer numbers of one digit, where the plan starts, and no limit."""
     per_unit = _J_PER_KWH if unit == "kWh" else 1e3
     offered = {float(f"{value / per_unit:.0e}") * per_unit for value in values} | {start or _NONE}
-    pairs = [(f"{value / per_unit:.3g} {unit}", value) for value in sorted(offered) if value]
+    pairs = [(f"{digits(value / per_unit)} {unit}", value) for value in sorted(offered) if value]
     return slider(name, [*pairs, ("no limit", _NONE)], start or _NONE)
 
 

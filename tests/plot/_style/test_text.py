@@ -126,3 +126,12 @@ def test_a_long_claim_is_broken_at_blanks_and_nothing_is_lost():
     assert _text.wrapped("a rank waits for 4.98 ms", 22) == "a rank waits<br>for 4.98 ms"
     assert _text.wrapped("a rank waits", 22) == "a rank waits"
     assert _text.wrapped("", 10) == ""
+
+
+@given(st.floats(-1e15, 1e15, allow_nan=False))
+def test_a_number_has_no_exponent_and_keeps_its_sign_and_size(value):
+    words = _text.digits(value)
+    assert "e" not in words
+    bare = float(words.strip("<> ").replace(",", ""))
+    assert bare == pytest.approx(value, rel=0.01, abs=1e-4)
+    assert words.startswith(("<", ">")) == (0 < abs(value) < 1e-4)

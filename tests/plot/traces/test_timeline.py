@@ -99,6 +99,15 @@ def test_a_rank_drawn_first_moves_lanes_and_changes_nothing_else(build, rows, fi
     assert moved[1]["lane"].tolist() == list(range(len(moved[1])))
 
 
+def test_threads_named_by_a_hash_are_told_apart_by_its_end(build):
+    threads = ["py_xla_execute/-1472503042444199177", "py_xla_execute/5520340305237897665", "59811"]
+    rows = [host(at, 5, "op", thread=name) for at, name in enumerate(threads)]
+    labels = plot.timeline(build(EVENTS, rows)).layout.yaxis.ticktext
+    assert sorted(text.split("thread ")[1] for text in labels) == [
+        "59811", "py_xla_execute/…7665", "py_xla_execute/…9177",
+    ]  # fmt: skip
+
+
 items_of_lanes = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 10_000), st.integers(0, 3_000), st.integers(0, 3)),
     min_size=1,

@@ -146,7 +146,8 @@ def cells_of(energy_j: Numbers, covered_ns: Times, width_ns: int) -> tuple[Numbe
     drawn, covered = np.diff(energy_j), np.diff(covered_ns)
     # Differences of cumulated energy can fall just below 0 by rounding.
     mean = np.maximum(drawn, 0) / (np.where(covered > 0, covered, 1) / _NS)
-    return mean, covered / width_ns
+    # What they hold below a microwatt is rounding alone, and would be a swing of constant power.
+    return mean.round(6), covered / width_ns
 
 
 def is_unknown(covered_share: Numbers, least_covered_share: float) -> NDArray[np.bool_]:

@@ -174,7 +174,7 @@ def _claim(facts: pd.DataFrame, summary: pd.DataFrame | None) -> str:
         return claim
     after = summary.iloc[-1]
     more = 100 * (float(after["energy_ratio"]) - 1)
-    claim += f", for {abs(more):.2g} % {'more' if more >= 0 else 'less'} energy"
+    claim += f", for {percent(abs(more) / 100)} {'more' if more >= 0 else 'less'} energy"
     if after["storage_w"] > 0:
         claim += f" and storage of {amount(after['storage_w'])}, "
         claim += joules(after["storage_j"])

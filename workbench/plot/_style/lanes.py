@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,6 +16,8 @@ Ints: TypeAlias = NDArray[np.int64]
 
 # At 20 px each they fill a screen; further ones could only be seen by scrolling.
 MAX_LANES = 40
+# A thread named by a hash is told apart by its end.
+_LONG_ID = re.compile(r"-?\d{12,}")
 KIND_ORDER = ("compute", "communication", "memory", "other", "operator", "runtime call")
 
 _RUNTIME = (
@@ -308,7 +311,7 @@ def _ordered(keys: pd.DataFrame, *, threads: pd.Index, first_rank: int | None) -
     lanes["label"] = [
         f"{f'GPU {device} ' if many else ''}{_stream(number)}"
         if place == 0
-        else f"thread {threads[thread]}"
+        else f"thread {_LONG_ID.sub(_end, str(threads[thread]))}"
         for place, device, number, thread, many in zip(
             lanes["place"], lanes["device"], lanes["number"], lanes["thread"], several, strict=True
         )
@@ -319,6 +322,10 @@ def _ordered(keys: pd.DataFrame, *, threads: pd.Index, first_rank: int | None) -
     kept = lanes.index[lanes.index.isin(kept)]
     lanes["lane"] = pd.Series(range(len(kept)), index=kept, dtype="Int64").reindex(lanes.index)
     return lanes[["rank", "label", "lane"]]
+
+
+def _end(number: re.Match[str]) -> str:
+    return f"…{number[0][-4:]}"
 
 
 def _stream(number: int) -> str:

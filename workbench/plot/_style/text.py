@@ -129,7 +129,10 @@ def plural(count: int, noun: str) -> str:
 
 
 def digits(value: float) -> str:
+    """Write a number with three significant digits, and never with an exponent."""
     magnitude = abs(value)
+    if 0 < magnitude < 1e-4:
+        return "< 0.0001" if value > 0 else "> -0.0001"
     if magnitude < 1:
         return f"{value:.3g}"
     places = 0 if magnitude >= 100 or value == int(value) else 1 if magnitude >= 10 else 2
