@@ -4,6 +4,7 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 import pytest
 
+from workbench import explore
 from workbench.errors import WorkbenchError
 from workbench.explore import Explorer
 from workbench.explore.panel import PLOTLY_MIME, numbers, slider
@@ -189,3 +190,23 @@ def test_numbers_on_a_slider_have_no_exponent():
         "9,000,000",
     ]
     assert control.value == 9e6
+
+
+def test_a_control_is_disabled_while_it_changes_nothing():
+    explorer = explore.pipeline_schedule()
+    for schedule, inert in (
+        ("1f1b", [True, True]),
+        ("zbv", [False, True]),
+        ("dualpipe_v", [False, False]),
+    ):
+        explorer.controls["schedule"].value = schedule
+        shares = [explorer.controls[name] for name in ("weight_share", "overlap_share")]
+        assert [share.disabled for share in shares] == inert
+        for share, is_inert in zip(shares, inert, strict=True):
+            before, start = explorer.figure().to_json(), share.value
+            share.value = 0.3
+            assert (explorer.figure().to_json() == before) == is_inert, (
+                schedule,
+                share.description,
+            )
+            share.value = start

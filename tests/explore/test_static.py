@@ -8,11 +8,13 @@ import ipywidgets as widgets
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
 from plotly.offline import get_plotlyjs
 
 from workbench.explore import Explorer, static_html
+from workbench.explore.panel import choice
 
 HOSTILE = "</script><img src=x onerror=alert(1)> $x$"
 
@@ -210,3 +212,40 @@ def test_the_page_passes_an_accessibility_check(page):
     from axe_playwright_python.sync_playwright import Axe
 
     assert Axe().run(page).response["violations"] == []
+
+
+def form_of(page):
+    return BeautifulSoup(page, "html.parser").form
+
+
+def test_a_control_that_changes_nothing_here_is_hidden_and_named():
+    def draw(*, view, window, rank, only):
+        width = window if view == "near" else 0
+        return go.Figure(go.Scatter(y=[0, width]), layout_title_text=f"{view} of {rank} {only}")
+
+    explorer = Explorer(
+        draw,
+        view=widgets.Dropdown(options=["whole", "near"], description="view"),
+        window=widgets.IntSlider(2, 1, 3, description="window"),
+        rank=choice("rank", [0]),
+        only=widgets.Dropdown(options=["feed"], description="only"),
+    )
+    form = form_of(static_html(explorer))
+    hidden = [
+        part
+        for part in form.find_all(["label", "span"], recursive=False)
+        if part.has_attr("hidden")
+    ]
+    assert [re.sub(r"[^a-z ].*| (all|feed)", "", part.text).split()[0] for part in hidden] == [
+        "window", "rank", "only",
+    ]  # fmt: skip
+    assert form.small.text == "Without effect on this view: window."
+    # In JupyterLab the two that can never change anything are hidden, too.
+    shown = [control.layout.display for control in explorer.controls.values()]
+    assert shown == [None, None, "none", "none"]
+
+
+def test_every_state_of_a_hidden_control_is_that_of_the_start(explorer):
+    form = form_of(static_html(explorer))
+    assert form.select("[hidden]") == []
+    assert "Without effect" not in form.text

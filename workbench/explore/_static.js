@@ -56,7 +56,7 @@
   }
 
   function start() {
-    form.hidden = false;
+    form.hidden = !form.querySelector("small, label:not([hidden]):not([hidden] *)");
     form.addEventListener("submit", function (event) { event.preventDefault(); });
     inputs.forEach(function (input, index) {
       input.addEventListener("input", function () { draw(index); });

@@ -339,7 +339,7 @@ def fleet_timeline(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         moment=widgets.Dropdown(options=[(_WHOLE, _ALWAYS), *_moments(table)], description="show"),
         window_s=slider("window", [(_length(length_s), length_s) for length_s in _WINDOWS_S], 30),
         host=choice("host", _hosts(table)),
-    )
+    ).inert(window_s=lambda values: values["moment"] == _ALWAYS)
 
 
 def _moments(table: pd.DataFrame) -> list[tuple[str, int]]:

@@ -259,7 +259,7 @@ def flight_suspects(
             options=[(words, view) for view, (words, *_) in _VIEWS.items()], description="view"
         ),
         group=choice("group", groups),
-    )
+    ).inert(group=lambda values: values["view"] == "suspects")
 
 
 def _by_number(group: str) -> tuple[bool, int, str]:

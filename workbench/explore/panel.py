@@ -33,9 +33,11 @@ def rank_choice(trace: Trace) -> widgets.Dropdown:
 
 def choice(description: str, values: Iterable[object]) -> widgets.Dropdown:
     """Offer some values, and all of them together, which is where it starts."""
-    return widgets.Dropdown(
-        options=[(ALL, ALL), *((str(value), value) for value in values)], description=description
-    )
+    offered = [(str(value), value) for value in values]
+    control = widgets.Dropdown(options=[(ALL, ALL), *offered], description=description)
+    if len(offered) < 2:  # one alone is all of them
+        control.layout.display = "none"
+    return control
 
 
 def prepared(
@@ -131,6 +133,18 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
             control.observe(self._redraw, names="value")
         self._redraw()
 
+    def inert(self, **when: Callable[[dict[str, Any]], bool]) -> Explorer:
+        """Disable controls, by keyword, while their values change nothing; return the explorer."""
+
+        def update(_change: Any = None) -> None:
+            for name, is_inert in when.items():
+                self.controls[name].disabled = is_inert(self.values())
+
+        for control in self.controls.values():
+            control.observe(update, names="value")
+        update()
+        return self
+
     def values(self) -> dict[str, Any]:
         """Return what the controls are set to, by keyword."""
         return {name: control.value for name, control in self.controls.items()}
@@ -184,6 +198,9 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
 
 # ipywidgets would cut or wrap labels and choices that are wider than its default.
 def _fit(control: widgets.ValueWidget) -> None:
+    # A drop-down of one has nothing to choose.
+    if control.has_trait("_options_labels") and len(control._options_labels) < 2:
+        control.layout.display = "none"
     control.layout.margin = "2px 18px 2px 2px"
     if control.has_trait("readout"):
         control.layout.width = f"{_slider_px(control)}px"

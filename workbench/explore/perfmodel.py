@@ -517,6 +517,9 @@ def pipeline_schedule(
         micro_batches=numbers("micro-batches", (2, 4, 8, 12, 16, 32), 8),
         weight_share=numbers("weight-gradient pass (W), of backward", (0.3, 0.4, 0.5, 0.6), 0.5),
         overlap_share=numbers("gained by overlapping", (0, 0.1, 0.2, 0.3), 0),
+    ).inert(
+        weight_share=lambda values: values["schedule"] in ("gpipe", "1f1b", "interleaved"),
+        overlap_share=lambda values: values["schedule"] not in ("dualpipe_v", _COMPARED),
     )
 
 

@@ -72,14 +72,26 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 400)
         msg = f"{count:,} states ({sizes}), more than {limit:,}; offer fewer or coarser choices"
         raise ValueError(msg)
     states = _states(explorer, options)
-    controls = [
-        _control(control, control.description or name, options[name])
-        for name, control in explorer.controls.items()
+    # A control that changes nothing here would look broken.
+    shown = [control.layout.display != "none" for control in explorer.controls.values()]
+    moves = [
+        is_shown and any(number != states["start"] for number in numbers)
+        for is_shown, numbers in zip(shown, states["order"], strict=True)
     ]
-    is_alone = len(options) == 1
+    labels = {name: control.description or name for name, control in explorer.controls.items()}
+    controls = [
+        _control(explorer.controls[name], labels[name], options[name], is_inert=not is_moving)
+        for name, is_moving in zip(options, moves, strict=True)
+    ]
+    inert = [
+        label
+        for label, is_shown, is_moving in zip(labels.values(), shown, moves, strict=True)
+        if is_shown and not is_moving
+    ]
     remarks = [
-        *([] if is_alone else ["Each control moves alone here; a kernel combines them."]),
+        *(["Each control moves alone here; a kernel combines them."] if sum(moves) > 1 else []),
         *(["Sliders have more values where a kernel runs."] if options != full else []),
+        *([f"Without effect on this view: {html.escape(', '.join(inert))}."] if inert else []),
     ]
     controls += [f"<small>{' '.join(remarks)}</small>"] if remarks else []
     line = html.escape(f"Snapshot at {explorer.state()}.")
@@ -190,23 +202,27 @@ def _options(name: str, control: widgets.ValueWidget) -> list[tuple[str, Any]]:
     raise TypeError(msg)
 
 
-def _control(control: widgets.ValueWidget, label: str, options: Sequence[tuple[str, Any]]) -> str:
+def _control(
+    control: widgets.ValueWidget, label: str, options: Sequence[tuple[str, Any]], *, is_inert: bool
+) -> str:
+    hidden = " hidden" if is_inert else ""
     now = next(at for at, (_, value) in enumerate(options) if value == control.value)
     words = html.escape(label)
     if isinstance(control, _SWITCHES):
         ticked = " checked" if now else ""
-        return f'<label><input type="checkbox" data-wb{ticked}> {words}</label>'
+        return f'<label{hidden}><input type="checkbox" data-wb{ticked}> {words}</label>'
     if isinstance(control, _SLIDERS):
         shown = html.escape(options[now][0])
         return (
-            f'<span><label>{words} <input type="range" data-wb min="0" max="{len(options) - 1}" '
-            f'value="{now}" aria-valuetext="{shown}"></label> <output>{shown}</output></span>'
+            f'<span{hidden}><label>{words} <input type="range" data-wb min="0" '
+            f'max="{len(options) - 1}" value="{now}" aria-valuetext="{shown}"></label> '
+            f"<output>{shown}</output></span>"
         )
     choices = "".join(
         f'<option value="{at}"{" selected" if at == now else ""}>{html.escape(text)}</option>'
         for at, (text, _) in enumerate(options)
     )
-    return f"<label>{words} <select data-wb>{choices}</select></label>"
+    return f"<label{hidden}>{words} <select data-wb>{choices}</select></label>"
 
 
 def _picture(svg: str | None, explorer: Explorer) -> str:
