@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from workbench.share import _execute
 from workbench.share.svg import why_no_pictures
 
 OPENING = """# Who waits for whom?
@@ -42,6 +43,37 @@ explorer = Explorer(
     kind=ipywidgets.Dropdown(options=["lines", "markers"], description="kind"),
 )
 explorer"""
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Pretend to run notebooks: give the outputs of every code cell by its source."""
+    outputs: dict[str, Any] = {}
+
+    def execute(notebook: Any, *_path: Any, **_options: Any) -> None:
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                made = outputs.get(cell.source, [])
+                if isinstance(made, BaseException):
+                    raise made
+                cell.outputs = [nbformat.from_dict(output) for output in made]
+
+    monkeypatch.setattr(_execute, "execute", execute)
+    draw_as(monkeypatch, "<svg><text>still</text></svg>")
+    return outputs
+
+
+def draw_as(monkeypatch: pytest.MonkeyPatch, picture: str) -> None:
+    """Let every figure have the same picture, so that no browser is needed."""
+    for module in ("report", "_exporter"):
+        place = sys.modules[f"workbench.share.{module}"]
+        monkeypatch.setattr(place, "svg_of", lambda _figure: picture)
+
+
+@pytest.fixture
+def notebook(tmp_path: Path, write_notebook: Callable[..., Path]) -> Path:
+    """Write a notebook of three cells."""
+    return write_notebook(tmp_path / "01_waits.ipynb", "figure", "table", "other")
 
 
 @pytest.fixture(scope="session")

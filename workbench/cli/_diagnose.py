@@ -372,11 +372,9 @@ def compare(
     Two runs: steps, time by kind, collectives, kernels, energy and failure rates; without steps
     by a range that repeats in both, or per second and per call. More runs, or a folder of them:
     one row per run, and the first run of a lasting change.
-    Every difference has an interval; it is "changed" where chance does not explain it, corrected
-    for the number of quantities compared, else "not resolvable". The first line is the verdict:
-    slower, faster, equal, or why it cannot be resolved. Exit code 0 if the runs are equal, 1 if
-    something changed, 2 if that cannot be resolved, or no file of a kind that one holds can be
-    read.
+    A difference is "changed" where chance does not explain it, else "not resolvable". The verdict
+    comes first: slower, faster, equal, or why it cannot be resolved. Exit code 0 if equal, 1 if
+    something changed, 2 if that cannot be resolved, or a kind of files cannot be read.
 
     \b
     Examples:

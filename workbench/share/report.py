@@ -92,7 +92,7 @@ class PageFacts:
 class Overview:
     """The first page of a site: title, HTML that is trusted as it is, and where data come from.
 
-    ``with_pages`` lays it out anew once the pages are made, with links to them.
+    ``with_pages`` lays it out again once the pages are made, with links to them.
     """
 
     title: str
@@ -345,7 +345,7 @@ def _early(
     try:
         made = overview([], site.path)
     except WorkbenchError:
-        return None  # its reason stands beside the pages, or ends the report
+        return None  # its reason is shown with the pages, or ends the report
     pending = tuple(link.href for link in exporter.site.pages[1:])
     exporter.site = replace(exporter.site, href="index.html", pending=pending)
     _put_overview(exporter, site.path, made, data)

@@ -82,7 +82,7 @@ def failure_log(troubles: Mapping[str, float], *, seed: int) -> tuple[FailureLog
     rows += [_row(_EARLIER, began_s - 300, node="node001"),
              _row(_FAILED, began_s - 270, job=_JOB)]  # fmt: skip
     runs = [(0.0, began_s - 270, "FAILED"), (began_s, length_s, _ENDS[name][1].code)]
-    # A timeout stands beside each of these ends but for that of the scheduler.
+    # Each of these ends but that of the scheduler is followed by a timeout.
     hit = int(random.integers(2, _NODES + 1))
     lead, left = _ENDS[name]
     places: dict[str, dict[str, Any]] = {
