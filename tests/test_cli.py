@@ -1,20 +1,15 @@
 """The command is a thin skin: what it prints, what it exits with, and nothing else."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-import requests
-from requests.adapters import HTTPAdapter
 from typer.main import get_command
 from typer.testing import CliRunner
-from urllib3 import Retry
 
 from workbench import __version__, cli, datasets, fidelity, load
 from workbench.cli import _notebooks
@@ -577,37 +572,3 @@ def test_a_copy_pointed_at_ones_own_data_shows_no_other_until_it_ran_on_them(
     copy.write_text(copy.read_text().replace('"outputs": []', '"outputs": ["mine"]'))
     run("lab", "--data", clean_trace)
     assert "mine" in copy.read_text()
-
-
-@pytest.mark.slow
-def test_lab_really_starts_jupyterlab(tmp_path):
-    folders = {f"JUPYTER_{kind}_DIR": str(tmp_path) for kind in ("CONFIG", "DATA", "RUNTIME")}
-    lab = subprocess.Popen(
-        [sys.executable, "-m", "workbench.cli", "lab", "--no-browser", "--port", "18888"],
-        env={**os.environ, **folders},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        assert any("copy and paste one of these URLs" in line for line in lab.stderr)
-        place, token = re.search(r"(\S+:\d+)/lab\S*\?(token=\S+)", lab.stderr.readline()).groups()
-        with requests.Session() as session:
-            # The address is printed a moment before the port is open.
-            patient = HTTPAdapter(max_retries=Retry(connect=8, backoff_factor=0.1))
-            session.mount("http://", patient)
-            page = session.get(f"{place}/api/contents?{token}", timeout=60).json()
-            lab_page = session.get(f"{place}/lab?{token}", timeout=60).text
-            first = session.get(f"{place}/api/contents/00_start_here.ipynb?{token}", timeout=60)
-    finally:
-        os.killpg(lab.pid, signal.SIGTERM)
-        lab.wait(timeout=30)
-        lab.stderr.close()
-    assert "01_traces.ipynb" in {each["name"] for each in page["content"]}
-    cells = first.json()["content"]["cells"]
-    assert all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code")
-    disabled = re.search(r'"disabledExtensions": (\[.*?\])', lab_page, re.DOTALL)[1]
-    assert "@jupyterlab/apputils-extension:announcements" in json.loads(disabled)

@@ -184,7 +184,8 @@ def report(  # noqa: PLR0913 - the entry point
         with _running(jobs, run) as ran:
             early = None
             if overview and jobs and (early := _early(exporter, site, overview, str(data or ""))):
-                tell(f"index.html: can be opened, {len(jobs)} pages follow", enabled=progress)
+                follow = "1 page follows" if len(jobs) == 1 else f"{len(jobs)} pages follow"
+                tell(f"index.html: can be opened, {follow}", enabled=progress)
             made = [
                 _written(exporter, site, job, next(ran), wording, progress=progress) for job in jobs
             ]
