@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -66,7 +67,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def draw_as(monkeypatch: pytest.MonkeyPatch, picture: str) -> None:
     """Let every figure have the same picture, so that no browser is needed."""
     for module in ("report", "_exporter"):
-        place = sys.modules[f"workbench.share.{module}"]
+        place = import_module(f"workbench.share.{module}")
         monkeypatch.setattr(place, "svg_of", lambda _figure: picture)
 
 
