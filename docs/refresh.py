@@ -62,7 +62,8 @@ def screens() -> None:
 def with_outputs(text: str, pages: str = "") -> str:
     """Return a page with what its commands print now, run one after the other.
 
-    A report of all notebooks prints no more than one of the notebook ``pages``.
+    A report of all notebooks is made of the notebook ``pages`` if given; its lines of progress,
+    which would differ, are left out.
     """
     with tempfile.TemporaryDirectory() as folder:
         # Commands name the bundled data as seen from the root, and write beside it.
@@ -89,6 +90,8 @@ def _session(console: str, folder: str, pages: str) -> str:
     for line in re.findall(r"^\$ workbench (.*)$", console, re.MULTILINE):
         is_whole = line.startswith("report ") and ".ipynb" not in line
         shown = _printed([*line.split(), *pages.split()] if is_whole else line.split(), folder)
+        if is_whole:
+            shown = re.sub(r"(?m)^\S+\.html: (can be opened, |page \d).*\n", "", shown)
         printed.append(f"$ workbench {line}\n{shown}")
     return "".join(printed)
 
