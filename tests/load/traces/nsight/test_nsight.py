@@ -450,3 +450,44 @@ def test_a_journal_that_names_another_file_is_not_followed(tmp_path):
     trace = loaded(kept / "made.sqlite")
     assert mine.read_text() == "precious"
     assert any("of several databases" in text for text in told(trace, "suspicious"))
+
+
+def spread(content, devices):
+    """Put the GPU work of the one process on several devices, later on each than on the last."""
+    for name in GPU_TABLES:
+        if name in content:
+            columns, rows = content[name]
+            content[name] = (
+                columns,
+                [
+                    (row[0] + 150 * n, row[1] + 150 * n, n, *row[3:])
+                    for n in range(devices) for row in rows
+                ],
+            )  # fmt: skip
+    return content
+
+
+@pytest.mark.parametrize("devices", [2, 3, 8])
+def test_devices_of_one_process_are_a_rank_each_as_if_they_were_files(tmp_path, devices):
+    """The union of all devices would be busy for longer than any of them."""
+    path = write(tmp_path / "one.sqlite", spread(tables(), devices))
+    trace = loaded(path)
+    assert trace.ranks["rank"].tolist() == list(range(devices))
+    busy = analyze.time_breakdown(trace.events)
+    work = " UNION ALL ".join(
+        f'SELECT deviceId AS device, start, "end" FROM {table}'
+        for table in present(path, GPU_TABLES)
+    )
+    assert busy["busy_ns"].tolist() == [each for _, each in sql(path, BUSY.format(work=work))]
+    for number in range(devices):
+        alone = spread(tables(), devices)
+        for name in GPU_TABLES:
+            if name in alone:
+                columns, rows = alone[name]
+                alone[name] = (columns, [row for row in rows if row[2] == number])
+        one = analyze.time_breakdown(loaded(write(tmp_path / "alone.sqlite", alone)).events)
+        figures = [name for name in one if name.endswith("_ns") and name != "span_ns"]
+        assert (
+            one[figures].iloc[0].tolist()
+            == busy.loc[busy["rank"] == number, figures].iloc[0].tolist()
+        )
