@@ -83,13 +83,10 @@ class NumberForm:
         """Choose the decimal separator, and tell where the cells do not prove it."""
         seen, is_point, is_comma = self.seen, self.seen["point"], self.seen["comma"]
         opens = seen["open point"] + seen["open comma"]
-        if (is_point and is_comma) or (seen["open point"] and seen["open comma"]):
-            if not is_point or not is_comma:
-                self.decimal = "." if is_point else "," if is_comma else ""
-            else:
-                self.decimal = ""
-        elif is_point or is_comma:
+        if bool(is_point) != bool(is_comma):
             self.decimal = "." if is_point else ","
+        elif is_point or (seen["open point"] and seen["open comma"]):
+            self.decimal = ""
         elif opens:
             self._weigh(findings)
         example = next(iter([*self.values["open point"], *self.values["open comma"]]), "")
@@ -103,20 +100,18 @@ class NumberForm:
         mark = "." if self.seen["open point"] else ","
         other = "," if mark == "." else "."
         example = self.values["open point" if mark == "." else "open comma"]
-        # Programs separate by commas or tabs; three decimals that all end in 0 are no accident.
-        ends = {_bare(cell)[-1] for cell in example}
-        is_c = mark == "." and (self.separator == "," or (self.separator != ";" and ends != {"0"}))
+        # Where commas separate columns, points do not separate thousands.
+        is_c = mark == "." and self.separator == ","
         is_decimal, is_proven = mark == "." or self.separator == ";", is_c
         if self.seen["large"]:
             is_decimal, is_proven = True, True
         elif self.seen["small"]:
             with_decimals = np.median([float(_bare(cell).replace(",", ".")) for cell in example])
             whole = np.median([float(_bare(cell)) for cell in self.values["small"]])
-            is_decimal = abs(np.log(with_decimals / whole)) < abs(
-                np.log(1e3 * with_decimals / whole)
-            )
+            # Whichever reading is nearer to the whole numbers, as a ratio.
+            is_decimal = with_decimals / whole > 1e3**-0.5
             # Whoever writes 950 without decimals does not write 1.020 with a last zero.
-            is_proven = is_c if is_decimal else "0" in ends
+            is_proven = is_c if is_decimal else any(_bare(cell).endswith("0") for cell in example)
         self.decimal = mark if is_decimal else other
         if not is_proven:
             shown = _bare(example[0])
