@@ -13,7 +13,6 @@ NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.i
 BEGIN_WITH_FINDINGS = (
     "01_traces", "02_workload_imbalance", "03_goodput_under_failures", "04_pvf_fault_injection",
     "05_performance_model", "06_power", "07_fleet_timeline", "08_communication",
-    "10_model",
 )  # fmt: skip
 MOST_CELLS = 30
 FORBIDDEN = (

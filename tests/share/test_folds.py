@@ -60,6 +60,10 @@ def figure(drawn, **more):
     return new_code_cell("plot", outputs=[new_output("display_data", data=data)])
 
 
+def states_of(figures):
+    return f'<script type="application/json">{json.dumps({"figures": figures})}</script>'
+
+
 def foot_of(page):
     (line,) = [p.text for p in page.select("p") if p.text.startswith("No data for: ")]
     return line
@@ -93,12 +97,15 @@ def test_a_part_without_data_goes_alone_and_a_section_of_such_parts_as_a_whole()
 def test_an_empty_figure_is_no_section_and_no_title_but_an_answer_is_both():
     empty = figure(nothing("The job has no steps.", claim="No energy to show"))
     clean = figure(nothing("Power never fell.", claim="No dips of power", is_answer=True))
-    explored = figure(
-        nothing("Choose.", claim="No estimate yet"), **{EXPLORER_MIME: "<form></form>"}
+    states = [json.loads(made.to_json()) for made in (nothing("-", claim="No links"), go.Figure())]
+    explored, barren = (
+        figure(nothing("No links here.", claim="No links"), **{EXPLORER_MIME: states_of(shown)})
+        for shown in (states, states[:1])
     )
-    cells = [text("## Energy?"), empty, text("## Dips?"), clean, text("## Estimate?"), explored]
+    cells = [text("## Energy?"), empty, text("## Dips?"), clean]
+    cells += [text("## Estimate?"), explored, text("## Links?"), barren]
     page, facts = page_of(*cells)
-    assert foot_of(page) == "No data for: Energy? (The job has no steps.)"
+    assert foot_of(page) == "No data for: Energy? (The job has no steps.); Links? (No links here.)"
     assert [heading.text for heading in page.select("h2")] == ["Dips?", "Estimate?"]
     assert facts["findings"] == ["No dips of power"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -23,6 +24,7 @@ FOLD, FOLD_END = "wb_fold", "wb_fold_end"
 _NOT_YOURS = "**Published case, not your data.**"
 _ANSWER = re.compile(r"^\*\*Answer\.?\*\*.*?(?:\n\s*\n|\Z)", re.DOTALL | re.MULTILINE)
 _DATA = re.compile(r"^\*\*Data\.?\*\*.*?(?:\n\s*\n|\Z)", re.DOTALL | re.MULTILINE)
+_STATES = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
 _HEADING = re.compile(r"\A(#{1,6} [^\n]*)\n*")
 
 Cells = list[Any]
@@ -152,10 +154,14 @@ def _is_absent(section: Cells, absent: list[tuple[str, str]]) -> bool:
 
 def _reason(data: Mapping[str, Any]) -> str:
     """Return why an output has no data to show; empty if it shows some."""
-    layout = data.get(PLOTLY_MIME, {}).get("layout", {})
-    if not is_empty(data.get(PLOTLY_MIME, {})) or EXPLORER_MIME in data:
+    figures = [data.get(PLOTLY_MIME, {})]
+    # The states of an explorer are read only where the first of them is empty.
+    if is_empty(figures[0]) and (states := _STATES.search(data.get(EXPLORER_MIME, ""))):
+        figures += json.loads(states[1])["figures"]
+    if not all(map(is_empty, figures)):
         return str(data.get(ABSENT_MIME, ""))
-    return " ".join(str(note["text"]) for note in layout["annotations"][:1]).replace("<br>", " ")
+    notes = figures[0]["layout"]["annotations"][:1]
+    return " ".join(str(note["text"]) for note in notes).replace("<br>", " ")
 
 
 def is_empty(figure: Mapping[str, Any]) -> bool:
