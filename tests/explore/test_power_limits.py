@@ -96,7 +96,7 @@ def test_a_wrong_table_of_curves_is_refused():
 @pytest.mark.oracle
 def test_capping_starts_with_the_best_evidence_and_power_alone_finds_nothing(log):
     explorer = explore.capping_events(log, source="demo", synthetic=log.is_synthetic)
-    assert "was held back for 14 s in 3 stretches, at 1,605" in explorer.title()
+    assert "was held back for 14 s in 3 periods, at 1,605" in explorer.title()
     # The capped GPU draws 89 % of its limit.
     explorer.controls["power_alone"].value = True
     assert explorer.title() == "No capping to show"

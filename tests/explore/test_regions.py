@@ -16,7 +16,7 @@ def planner():
 
 def test_the_planner_starts_at_the_regions_as_they_are(planner, title):
     assert planner.message.value == ""
-    assert title(planner).startswith("Fastest clock: HALoS, 40.3 min; 1.69 times as long")
+    assert title(planner).startswith("HALoS is fastest, 40.3 min; 1.69 times as long")
     assert "own regions" in str(planner.figure().layout.annotations)
     assert "SYNTHETIC DATA" in planner.figure().layout.title.subtitle.text
 

@@ -119,10 +119,10 @@ def goodput(
     --------
     >>> explorer = goodput()
     >>> print(explorer.title())
-    Productive: 44 % (full restart), 80 % (12 replicas fail alone)
+    Goodput: 44 % (full restart), 80 % (12 replicas fail alone)
     """
     stalls = np.arange(0, 10.5, 0.5)
-    counted = widgets.Dropdown(options=_CONVENTIONS, description="counted")
+    counted = widgets.Dropdown(options=_CONVENTIONS, description="failures counted as")
     if measured := Measured.of(start, source, synthetic=synthetic):
         base = measured.job()
         return Explorer(
@@ -161,7 +161,7 @@ def goodput_sweep(job: FaultTolerance | None = None) -> Explorer:
     --------
     >>> explorer = goodput_sweep()
     >>> print(explorer.title())
-    Productive: 44 % at 1, 83 % at 96 replicas that fail alone (counted: interval)
+    Goodput: 44 % at 1, 83 % at 96 replicas that fail alone (counted: interval)
     """
     start = job or FaultTolerance()
     names = {"replicas": "replicas", "stall_min": "stall", "recovery_min": "recovery"}
@@ -169,7 +169,8 @@ def goodput_sweep(job: FaultTolerance | None = None) -> Explorer:
     return Explorer(
         partial(_draw_sweep, base=start),
         parameter=widgets.Dropdown(
-            options=[(words, name) for name, words in names.items()], description="varied"
+            options=[(words, name) for name, words in names.items()],
+            description="input on the axis",
         ),
         stall=numbers("global stall [min]", (0, 1, 1.5, 2, 3, 4, 6), start.stall_total_min),
         recovery=numbers("recovery [min]", (2, 5, 10, 15, 20), start.recovery_total_min),
@@ -250,7 +251,9 @@ def goodput_at_scale(
         gpus=slider("GPUs", [(f"{size:,}", size) for size in sizes], int(reference_gpus)),
         rate=widgets.Dropdown(options=growths, description="failures grow"),
         recovery=widgets.Dropdown(options=recoveries, value=grows, description="recovery grows"),
-        convention=widgets.Dropdown(options=_CONVENTIONS, value="poisson", description="counted"),
+        convention=widgets.Dropdown(
+            options=_CONVENTIONS, value="poisson", description="failures counted as"
+        ),
     )
 
 

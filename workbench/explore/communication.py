@@ -286,7 +286,7 @@ def local_training_rate(
     >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
     >>> explorer = local_training_rate(regions, source="links of the paper")
     >>> print(explorer.title())
-    Fastest clock: HALoS, 40.3 min; 1.69 times as long with Async-Local-SGD and 5.21 times as long
+    HALoS is fastest, 40.3 min; 1.69 times as long with Async-Local-SGD and 5.21 times as long
     with DiLoCo dynamic
     """
     base = job or LocalTrainingJob()

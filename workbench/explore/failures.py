@@ -80,7 +80,7 @@ def cause_shares(
     return Explorer(
         draw,
         table=widgets.Dropdown(options=list(tables), description="failures of"),
-        by=widgets.Dropdown(options=["cause", "category"], description="by"),
+        by=widgets.Dropdown(options=["cause", "category"], description="group by"),
     )
 
 

@@ -238,7 +238,7 @@ def pvf(
     return Explorer(
         draw,
         by=widgets.Dropdown(options=_GROUPS, description="groups"),
-        average=widgets.Dropdown(options=_AVERAGES, description="weigh the same"),
+        average=widgets.Dropdown(options=_AVERAGES, description="equal weight for"),
         nan_policy=not_finite(),
     )
 
@@ -372,7 +372,7 @@ def pvf_protection(
     groups = [name for name in table("bits")["group"].unique() if name != ALL]
     return Explorer(
         draw,
-        unit=widgets.Dropdown(options=_UNITS, description="protected"),
+        unit=widgets.Dropdown(options=_UNITS, description="protect"),
         part=choice("part of the model", groups),
     )
 

@@ -557,8 +557,8 @@ def table_sharding(
     return Explorer(
         draw,
         ranks=widgets.SelectionSlider(options=[64, 256], value=256, description="ranks"),
-        scheme=widgets.Dropdown(options=schemes, description="cut"),
-        planner=widgets.Dropdown(options=planners, description="place"),
+        scheme=widgets.Dropdown(options=schemes, description="split tables by"),
+        planner=widgets.Dropdown(options=planners, description="place tables by"),
         balance_by=widgets.Dropdown(options=loads, description="balance"),
     )
 

@@ -139,7 +139,7 @@ def critical_path(
 
     return Explorer(
         draw,
-        question=widgets.Dropdown(options=[_NONE, *changes], description="changed"),
+        question=widgets.Dropdown(options=[_NONE, *changes], description="change"),
         top=widgets.Dropdown(options=[4, 8, 16], value=8, description="names"),
     )
 
@@ -640,8 +640,8 @@ def what_if(
         return plot.what_if(rows, asked=words, source=source, synthetic=synthetic)
 
     controls: dict[str, Any] = {
-        "what": widgets.Dropdown(options=list(choices), description="what"),
-        "time": slider("its time", list(_TIMES), 0.5),
+        "what": widgets.Dropdown(options=list(choices), description="part"),
+        "time": slider("time of the part", list(_TIMES), 0.5),
     }
     ranks = sorted(int(rank) for rank in events["rank"].unique())
     if len(ranks) > 1:

@@ -70,7 +70,7 @@ def capping_events(
     >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
     >>> explorer = capping_events(log, source="fleet-demo", synthetic=True)
     >>> print(explorer.title())
-    gpu0 (synthetic_node002_nvidia_smi.csv) was held back for 14 s in 3 stretches, at 1,605 instead
+    gpu0 (synthetic_node002_nvidia_smi.csv) was held back for 14 s in 3 periods, at 1,605 instead
     of 1,830 MHz
     """
     for loaded, kind, how in ((log, PowerLog, "load.power"), (job, JobLog, "load.job_log")):
@@ -323,7 +323,7 @@ def power_spectrum(
         partial(_power_spectrum_draw, totals=totals, spectra=spectra, label=label),
         low=numbers("band from [Hz]", (0.05, 0.1, 0.2), start.band_low_hz or 0.0),
         high=numbers("band to [Hz]", (0.25, 1, 3, 20), start.band_high_hz or 0.0),
-        cap=numbers("at most [%]", (10, 20, 30, 50), 100 * (start.band_share or 0.0)),
+        cap=numbers("limit of the band [%]", (10, 20, 30, 50), 100 * (start.band_share or 0.0)),
         averaging=widgets.Dropdown(
             options=_SENSORS, value=_UNKNOWN, description="sensor averages over"
         ),
@@ -547,10 +547,10 @@ def power_management(
     return Explorer(
         partial(_management_draw, loads=shown, topology=topology, demand=demand, label=label),
         view=widgets.Dropdown(options=_MANAGEMENT_VIEWS, description="view"),
-        policy=widgets.Dropdown(options=_POLICIES, description="cut"),
+        policy=widgets.Dropdown(options=_POLICIES, description="loads to cap"),
         feed=widgets.Dropdown(options=feeds, description="feed"),
         short=numbers("short by [% of its peak]", _SHORT, 10),
-        duration=numbers("for [min]", _MINUTES, 15),
+        duration=numbers("duration [min]", _MINUTES, 15),
     )
 
 

@@ -225,7 +225,8 @@ def model_tree(trace: Trace, *, source: str = "", synthetic: bool = False) -> Ex
         **({"rank": rank_choice(trace)} if len(trace.ranks) > 1 else {}),
         phase=widgets.Dropdown(options=phases, description="phase"),
         root=widgets.Dropdown(
-            options=[("everything", ""), *((path, path) for path in largest)], description="inside"
+            options=[("everything", ""), *((path, path) for path in largest)],
+            description="part of the model",
         ),
         depth=widgets.Dropdown(options=[2, 3, 5], value=5, description="levels"),
     )

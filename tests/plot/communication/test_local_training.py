@@ -29,7 +29,7 @@ def curves(regions):
 def test_the_fastest_clock_and_the_next_two_are_in_the_title(regions):
     figure = plot.local_training_rate(analyze.local_training_rate(regions))
     assert title(figure) == (
-        "Fastest clock: HALoS, 40.3 min; 1.69 times as long with Async-Local-SGD and 5.21 times "
+        "HALoS is fastest, 40.3 min; 1.69 times as long with Async-Local-SGD and 5.21 times "
         "as long with DiLoCo dynamic"
     )
     assert "says nothing about the loss per step" in figure.layout.title.subtitle.text

@@ -47,7 +47,7 @@ def test_several_cases_are_stacks_of_1():
 def test_titles_say_44_and_80_percent():
     plain = FaultTolerance()
     cases = {"all": shares(plain.synchronous(), "interval"), "FT": shares(plain, "interval")}
-    assert "Productive: 44 % (all), 80 % (FT)" in plot.goodput(cases).layout.title.text
+    assert "Goodput: 44 % (all), 80 % (FT)" in plot.goodput(cases).layout.title.text
     title = plot.goodput(cases["FT"]).layout.title.text
     assert title.startswith("80 % of the GPU time is productive")
     assert "global stall (17 %)" in title

@@ -21,7 +21,7 @@ def test_the_clocks_of_dlrm_agree(dlrm):
     collectives = analyze.collectives(load.traces(dlrm, progress=False).events)
     figure = plot.clocks(analyze.clocks(collectives))
     assert title(figure) == (
-        "The clocks of 8 ranks agree as far as can be told: 2 µs apart, known to 6.67 µs"
+        "The clocks of 8 ranks agree: 2 µs apart, within the 6.67 µs uncertainty"
     )
     assert list(figure.data[0].x) == list(range(8))
     assert np.abs(figure.data[0].y).max() <= 7

@@ -21,13 +21,11 @@ def test_details_of_one_cause_are_added_up_and_the_largest_is_named(build):
     ]
     figure = plot.idle_time(build(IDLE_TIME, rows))
     assert drawn(figure) == {"host late": [40, 0], "launch overhead": [0, 50], "unknown": [10, 0]}
-    assert figure.layout.title.text == (
-        "50 % of the 100 ns of idle time is launch overhead (the launch was on its way)"
-    )
+    assert figure.layout.title.text == ("50 % of the 100 ns of idle time is launch overhead")
     rows.append(gap(1, "host late", 60, detail="operator"))
     figure = plot.idle_time(build(IDLE_TIME, rows))
     assert figure.layout.title.subtitle.text == (
-        "what the launching thread did meanwhile, mostly: operator (90 %)"
+        "the launching thread meanwhile ran mostly operator (90 %)"
     )
 
 

@@ -61,7 +61,7 @@ def test_kinds_show_what_no_rule_recognised(build):
     figure = plot.kernel_kinds(build(KERNEL_KINDS, rows))
     assert drawn(figure) == {"compute": [90], "unclassified": [10]}
     assert ticks(figure) == ["compute, by rule 'matrix-multiply'", "compute, by no rule"]
-    assert figure.layout.title.text == "100 % of the GPU work is compute; 10 % matched no rule"
+    assert figure.layout.title.text == "100 % of the GPU work is compute; 10 % is unlabelled"
 
 
 def test_operators_are_ranked_by_the_gpu_work_they_start(build):

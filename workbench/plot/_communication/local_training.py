@@ -61,7 +61,7 @@ def local_training_rate(
     >>> table = analyze.local_training_rate(regions)
     >>> figure = local_training_rate(table, source="closed form")
     >>> print(figure.layout.meta["claim"])
-    Fastest clock: HALoS, 40.3 min; 1.69 times as long with Async-Local-SGD and 5.21 times as long
+    HALoS is fastest, 40.3 min; 1.69 times as long with Async-Local-SGD and 5.21 times as long
     with DiLoCo dynamic
     """
     frame = Frame(source, synthetic)
@@ -95,7 +95,7 @@ def local_training_rate(
     figure.update_yaxes(**row_axis(names), showgrid=False)
     ordered = rows.sort_values("total_s", kind="stable")
     first = ordered.iloc[0]
-    claim = f"Fastest clock: {label(first['scheme'], 20)}, {seconds(first['total_s'])}"
+    claim = f"{label(first['scheme'], 20)} is fastest, {seconds(first['total_s'])}"
     later = ordered.iloc[1:3]
     if first["total_s"] and len(later):
         slower = [

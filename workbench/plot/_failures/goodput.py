@@ -151,7 +151,7 @@ def _stacks(cases: Mapping[str, pd.DataFrame], case_count: int, frame: Frame) ->
     shares_of = [(percent(_share(case)), label(name, 30)) for name, case in cases.items()]
     claim = f"{shares_of[0][0]} of the GPU time is productive"
     if len(shares_of) > 1:
-        claim = "Productive: " + ", ".join(f"{s} ({n})" for s, n in (shares_of[0], shares_of[-1]))
+        claim = "Goodput: " + ", ".join(f"{s} ({n})" for s, n in (shares_of[0], shares_of[-1]))
     note = convention_note(pd.concat([case["convention"] for case in cases.values()]))
     if case_count > len(cases):
         note += f" · {case_count - len(cases)} cases not shown"

@@ -61,7 +61,7 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     >>> table = analyze.goodput_sweep(job, "recovery_min", [5, 10, 20], failure_interval_min=18)
     >>> figure = goodput_sweep(table, source="closed form")
     >>> print(figure.layout.meta["claim"])
-    Productive: 82 % at 5 min, 76 % at 20 min recovery of who was hit (counted: interval)
+    Goodput: 82 % at 5 min, 76 % at 20 min recovery of who was hit (counted: interval)
     """
     frame = Frame(source, synthetic)
     GOODPUT_SWEEP.check(table)
@@ -95,7 +95,7 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     unit = " min" if parameter.endswith("_min") else ""
     name = words.split(" [")[0]
     claim = (
-        f"Productive: {percent(low['productive_share'])} at {digits(low['value'])}{unit}, "
+        f"Goodput: {percent(low['productive_share'])} at {digits(low['value'])}{unit}, "
         f"{percent(high['productive_share'])} at {digits(high['value'])}{unit} {label(name)}"
     ) + (f" (counted: {label(counted, 20)})" if len(conventions) > 1 else "")
     least, largest = answered["value"].min(), answered["value"].max()

@@ -20,7 +20,7 @@ _MOST_STAGES, _LANE_PX, _MOST_NUMBERED = 16, 34, 600
 # Real steps are replayed within 3 %.
 _REPLAY_LIMIT = 0.05
 _WORDS = {"recorded": "recorded", "actual": "replayed", "ideal": "all equal"}
-_SPANS = {"recorded": "as recorded", "actual": "replayed", "ideal": "if all were equal"}
+_SPANS = {"recorded": "as recorded", "actual": "replayed", "ideal": "if all operations were equal"}
 
 
 def job_schedule(
@@ -30,7 +30,7 @@ def job_schedule(
     source: str = "",
     synthetic: bool = False,
 ) -> go.Figure:
-    """Show one step of one data-parallel rank: what each stage did when, and if all were equal.
+    """Show the stages of one data-parallel rank in a step, and if all operations were equal.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def job_schedule(
     >>> table = analyze.job_schedule(whole, step=whole["step"].iloc[0])
     >>> figure = job_schedule(table, source="imbalance-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
-    Step 0 of rank 6 takes 4.63 s replayed and 3.56 s if all were equal
+    Step 0 of rank 6 takes 4.63 s replayed and 3.56 s if all operations were equal
     """
     frame = Frame(source, synthetic)
     JOB_SCHEDULE.check(schedule)

@@ -54,7 +54,7 @@ def capping_events(
     >>> table = analyze.capping_events(log.power, log.states)
     >>> figure = capping_events(table, source="fleet-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
-    gpu0 (synthetic_node002_nvidia_smi.csv) was held back for 14 s in 3 stretches, at 1,605 instead
+    gpu0 (synthetic_node002_nvidia_smi.csv) was held back for 14 s in 3 periods, at 1,605 instead
     of 1,830 MHz
     """
     frame = Frame(source, synthetic)
@@ -138,7 +138,7 @@ def _events_claim(events: pd.DataFrame, totals: pd.Series) -> str:
     likely = " (likely)" if (own["evidence"] == "power at limit").all() else ""
     claim = (
         f"{label(first, 40)} was held back{likely} for {digits(float(totals.iloc[0]))} s in "
-        f"{'one stretch' if len(own) == 1 else f'{len(own):,} stretches'}"
+        f"{'one period' if len(own) == 1 else f'{len(own):,} periods'}"
     )
     labels = own.dropna(subset=["clock_mhz", "uncapped_clock_mhz"])
     if len(labels):

@@ -247,7 +247,7 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     >>> table = analyze.clocks(analyze.collectives(events))
     >>> figure = clocks(table, source="fleet-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
-    The clocks of 8 ranks agree as far as can be told: 99 ns apart, known to 976 ns
+    The clocks of 8 ranks agree: 99 ns apart, within the 976 ns uncertainty
     """
     frame = Frame(source, synthetic)
     CLOCKS.check(clocks)
@@ -318,7 +318,7 @@ def _claim(placed: pd.DataFrame, names: pd.Index) -> str:
     if apart_ns <= agree and not placed["is_sure"].any():
         return f"Whether the {ranks} agree is not sure; they are {apart} apart"
     if apart_ns <= agree:
-        return f"The {ranks} agree as far as can be told: {apart} apart, known to {duration(agree)}"
+        return f"The {ranks} agree: {apart} apart, within the {duration(agree)} uncertainty"
     furthest = placed.iloc[int(placed["offset_ns"].abs().to_numpy("int64").argmax())]
     if not furthest["is_sure"]:
         worst = f"that of rank {furthest['rank']}, furthest off, is not sure"
@@ -340,16 +340,16 @@ def _doubts(clocks: pd.DataFrame, hidden: int) -> list[str]:
 
 
 # In the order in which causes are stacked.
-_WORDS = {
-    "host late": "the CPU launched too late",
-    "host wait": "the CPU launched too late",
-    "launch overhead": "the launch was on its way",
+_CAUSES = {
+    "host late": "the host launching late",
+    "host wait": "the host launching late",
+    "launch overhead": "launch overhead",
     "kernel gap": "short gaps between kernels",
     "kernel wait": "short gaps between kernels",
     "sync wait": "waiting for other work",
-    "dark": "the cause is not in the trace",
-    "other cause": "neither the host nor a short gap",
-    "unknown": "the launch is not in the trace",
+    "dark": "dark: its cause is not in the trace",
+    "other cause": "neither late launches nor short gaps",
+    "unknown": "of unknown cause: the launch is not in the trace",
 }
 
 
@@ -377,7 +377,7 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     >>> table = analyze.idle_time(events)
     >>> figure = idle_time(table, source="fleet-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
-    98 % of the 32.5 ms of idle time is host late (the CPU launched too late)
+    98 % of the 32.5 ms of idle time is the host launching late
     """
     frame = Frame(source, synthetic)
     IDLE_TIME.check(idle)
@@ -394,7 +394,7 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     table = drawn.pivot_table(
         index="column", columns="cause", values="idle_ns", aggfunc="sum", fill_value=0, sort=False
     )
-    order = {cause: at for at, cause in enumerate(_WORDS)}
+    order = {cause: at for at, cause in enumerate(_CAUSES)}
     causes = sorted(table.columns, key=lambda cause: order.get(cause, len(order)))
     times = {cause: table[cause].to_numpy(dtype=np.float64) for cause in causes}
     title = "rank" if drawn["stream"].isna().all() else "stream"
@@ -423,8 +423,7 @@ def _idle_claim(times: dict[str, np.ndarray]) -> str:
     worst = max(totals, key=lambda cause: totals[cause])
     share = percent(totals[worst] / sum(totals.values()))
     idle = duration(sum(totals.values()))
-    why = f" ({_WORDS[worst]})" if worst in _WORDS else ""
-    return f"{share} of the {idle} of idle time is {worst}{why}"
+    return f"{share} of the {idle} of idle time is {_CAUSES.get(worst, worst)}"
 
 
 def _main_detail(drawn: pd.DataFrame, times: dict[str, np.ndarray]) -> str:
@@ -435,5 +434,5 @@ def _main_detail(drawn: pd.DataFrame, times: dict[str, np.ndarray]) -> str:
     share = percent(details.max() / float(times[worst].sum()))
     detail = f"{label(details.idxmax(), 70)} ({share})"
     if worst == "host late":
-        return f"what the launching thread did meanwhile, mostly: {detail}"
+        return f"the launching thread meanwhile ran mostly {detail}"
     return f"{worst}, mostly: {detail}"

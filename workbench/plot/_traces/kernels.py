@@ -106,7 +106,7 @@ def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     >>> table = analyze.kernel_kinds(events)
     >>> figure = kernel_kinds(table, source="fleet-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
-    50 % of the GPU work is compute; 0 % matched no rule
+    50 % of the GPU work is compute; 0 % is unlabelled
     """
     frame = Frame(source, synthetic)
     KERNEL_KINDS.check(kinds)
@@ -138,7 +138,7 @@ def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     unknown = drawn.loc[is_unknown, "total_ns"].sum() / total_ns
     claim = (
         f"{percent(by_kind.max() / total_ns)} of the GPU work is {safe(by_kind.idxmax())}; "
-        f"{percent(unknown)} matched no rule"
+        f"{percent(unknown)} is unlabelled"
     )
     return frame.finish(figure, claim=claim)
 

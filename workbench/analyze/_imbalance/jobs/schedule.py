@@ -1,4 +1,4 @@
-"""One step of a job at a time: what ran when, as recorded, replayed, and if all were equal."""
+"""One step of a job at a time: as recorded, as replayed, and if all operations were equal."""
 
 from __future__ import annotations
 
