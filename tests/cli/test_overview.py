@@ -85,14 +85,16 @@ def test_real_data_are_never_called_made(tmp_path, real_data):
     assert "ynthetic" not in overview.html
 
 
-def test_files_of_a_report_name_no_folder_around_the_data(tmp_path):
-    mine = tmp_path / "of_anna" / "secret project" / "monday"
-    shutil.copytree(datasets.path("fleet-demo") / "traces", mine)
-    share.report([], out=tmp_path / "site", data=mine, overview=partial(first_page, mine, UTC))
+@pytest.mark.parametrize("part", ["monday", "monday/synthetic_rank_0.pt.trace.json.gz"])
+def test_files_of_a_report_name_no_folder_around_the_data(tmp_path, part):
+    mine = tmp_path / "of_anna" / "secret project"
+    shutil.copytree(datasets.path("fleet-demo") / "traces", mine / "monday")
+    data = mine / part
+    share.report([], out=tmp_path / "site", data=data, overview=partial(first_page, data, UTC))
     files = [file for file in (tmp_path / "site").rglob("*") if file.is_file()]
     contents = [
         gzip.decompress(f.read_bytes()) if f.suffix == ".gz" else f.read_bytes() for f in files
     ]
-    assert b"monday/synthetic_rank_0.pt.trace.json.gz" in b"".join(contents)
-    for name in (b"of_anna", b"secret project"):
+    assert b"synthetic_rank_0.pt.trace.json.gz" in b"".join(contents)
+    for name in (b"of_anna", b"secret project", *[b"monday/"] * data.is_file()):
         assert not [file.name for file, held in zip(files, contents, strict=True) if name in held]

@@ -45,6 +45,7 @@ def first_page(
     found = _in_words_of_commands(found)
     cuts = _cuts(found, bundle, folder, bundle.is_synthetic)
     share.write_names(folder, names_in(bundle, data))
+    bundle = _without_folders(bundle, data)
     downloads = {**_tables(found, bundle, folder), **cuts}
 
     def laid_out(pages: Sequence[PageFacts]) -> Overview:
@@ -59,6 +60,19 @@ def first_page(
         return Overview(f"Findings: {name}", shown.html, name, bundle.is_synthetic, laid_out)
 
     return laid_out(pages)
+
+
+def _without_folders(bundle: Bundle, data: Path) -> Bundle:
+    """Call files by their paths from the data on: a page shows the last parts of a path."""
+    from workbench.cli._share import from_data_on
+
+    shown = {}
+    for name in ("files", "quality"):
+        if (table := getattr(bundle, name)) is not None:
+            shown[name] = table.assign(
+                source=[from_data_on(str(path), data) for path in table["source"]]
+            )
+    return replace(bundle, **shown)
 
 
 def _in_words_of_commands(found: Findings) -> Findings:

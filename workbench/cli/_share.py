@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -88,11 +89,16 @@ def _given(texts: list[str]) -> dict[str, str]:
     return names
 
 
+def from_data_on(path: str, data: Path) -> str:
+    """Return the path without the folders that hold the data: pages show none of them."""
+    for way in (data.resolve(), data.absolute()):
+        path = path.removeprefix(f"{way.parent}{os.sep}")
+    return path
+
+
 def names_in(bundle: Bundle, data: Path) -> dict[str, str]:
     """List the names of hosts, users, models and paths that the tables of a job hold."""
     names: dict[str, str] = {}
-    # Pages show no folder above the data.
-    around = f"{data.resolve().parent}/", f"{data.absolute().parent}/"
     for column, values in _texts(bundle):
         kind = _COLUMNS[column]
         for value in values[:_MOST_NAMES]:
@@ -103,7 +109,7 @@ def names_in(bundle: Bundle, data: Path) -> dict[str, str]:
                 else value
             )
             if kind == "path":
-                text = value.removeprefix(around[0]).removeprefix(around[1])
+                text = from_data_on(value, data)
             is_entity_of_file = kind == "host" and "(" in text
             for step in _steps(text) if kind == "path" else [text] * (not is_entity_of_file):
                 names.setdefault(step, kind)

@@ -158,7 +158,8 @@ def _reason(data: Mapping[str, Any]) -> str:
     # The states of an explorer are read only where the first of them is empty.
     if is_empty(figures[0]) and (states := _STATES.search(data.get(EXPLORER_MIME, ""))):
         figures += json.loads(states[1])["figures"]
-    if not all(map(is_empty, figures)):
+    # A state that is not possible has a message instead of a figure.
+    if not all(is_empty(figure) or "message" in figure for figure in figures):
         return str(data.get(ABSENT_MIME, ""))
     notes = figures[0]["layout"]["annotations"][:1]
     return " ".join(str(note["text"]) for note in notes).replace("<br>", " ")
