@@ -11,11 +11,12 @@ import nbformat
 import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from workbench import share
 from workbench.errors import PublishError
 from workbench.share import _execute
+from workbench.share._exporter import question_of
 from workbench.share._tables import as_data
 from workbench.share.bundle import EXPLORER_MIME, PLOTLY_MIME
 
@@ -86,6 +87,11 @@ def test_the_overview_gives_question_and_findings_as_the_figures_state_them(
     assert card.h2.text == "Who waits for whom?"
     assert card.p.text == "Which rank comes last?"
     assert [item.text for item in card.select("li")] == ["Rank 7 comes last"]
+
+
+def test_the_question_of_a_notebook_is_plain_text():
+    cell = new_markdown_cell("# A\n\n**Question.** *Which* [rank](02_ranks.ipynb) is last?\n\nB")
+    assert question_of(new_notebook(cells=[cell])) == "Which rank is last?"
 
 
 def test_a_page_asks_nothing_from_outside_and_says_so_to_the_browser(run, notebook, tmp_path):

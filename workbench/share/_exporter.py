@@ -351,7 +351,8 @@ def question_of(nb: Any) -> str:
     for source in _markdown(nb):
         match = re.search(r"\*\*Question\.?\*\*\s*(.+?)(?:\n\s*\n|\Z)", source, re.DOTALL)
         if match:
-            return plain_text(re.sub(r"[*`]", "", match[1]))
+            unlinked = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", match[1])
+            return plain_text(re.sub(r"[*`]", "", unlinked))
     return ""
 
 

@@ -38,7 +38,7 @@ def draw(build):
 def test_the_device_that_was_held_back_longest_is_named_and_on_top(draw):
     figure = draw(event("a", 0, 2), event("b", 1, 3), event("b", 9, 4))
     assert title(figure) == (
-        "b was held back for 7 s in 2 stretches, at 1,605 instead of 1,830 MHz; 1 other less long"
+        "b was held back for 7 s in 2 periods, at 1,605 instead of 1,830 MHz; 1 other less long"
     )
     assert list(figure.layout.yaxis.ticktext) == ["b", "a"]
     assert list(figure.data[0].y) == [1, 0, 0]
@@ -57,7 +57,7 @@ def test_what_tells_of_capping_is_told_apart(draw):
     assert [trace.name for trace in figure.data] == ["power cap", "power brake", "capping likely"]
     assert len({str(trace.marker.pattern.shape) for trace in figure.data}) == 3
     assert title(draw(event("b", 5, 2, evidence="power at limit", clock_mhz=None))) == (
-        "b was held back (likely) for 2 s in one stretch"
+        "b was held back (likely) for 2 s in one period"
     )
 
 
