@@ -7,7 +7,7 @@ PUBLISHED_WITH = $(patsubst %,--data-set %,$(shell sed 's/\#.*//' tests/notebook
 FETCH = $(BIN)/workbench datasets fetch $(DATA_SETS) || true
 # The editable installation follows all sources but these.
 INSTALLED = pyproject.toml hatch_build.py workbench/load/_traces/kineto/_scanner.c \
-  workbench/analyze/_lib/_sweep.c
+  workbench/analyze/_lib/_sweep.c workbench/analyze/_perfmodel/timing/_longest_path.c
 PARALLEL = --numprocesses=auto --dist=loadfile
 # Where it is not kept, each of the thousand processes of the tests compiles the package anew.
 export PYTHONDONTWRITEBYTECODE =

@@ -19,7 +19,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("workbench/load/_traces/kineto/_scanner.c", "workbench/analyze/_lib/_sweep.c")
+SOURCES = (
+    "workbench/load/_traces/kineto/_scanner.c",
+    "workbench/analyze/_lib/_sweep.c",
+    "workbench/analyze/_perfmodel/timing/_longest_path.c",
+)
 # Only injected faults, a check of their statistics and a training made anew need these: they stay
 # in the source archive, from which workbench.datasets gets them.
 NOT_IN_WHEELS = {"local-training-text", "pvf-models", "pvf-truth"}

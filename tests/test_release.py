@@ -31,7 +31,7 @@ WITHOUT_EXTRAS = """
 import sys
 from importlib.machinery import PathFinder
 EXTRAS = {"typer", "pooch", "plotly", "holoviews", "ipywidgets", "anywidget", "IPython", "nbformat",
-          "jupyterlab", "nbclient", "nbconvert", "numba", "kaleido", "torch", "dask", "traitlets",
+          "jupyterlab", "nbclient", "nbconvert", "kaleido", "torch", "dask", "traitlets",
           "requests", "jinja2", "sklearn"}
 find = PathFinder.find_spec
 PathFinder.find_spec = classmethod(

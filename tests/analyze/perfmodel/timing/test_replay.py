@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze
-from workbench.analyze._perfmodel.timing import engine_compiled as _engine_compiled
-from workbench.analyze._perfmodel.timing import engine_python as _engine_python
-from workbench.analyze._perfmodel.timing.longest_path import LongestPath
+from workbench.analyze._perfmodel.timing import engine_python
+from workbench.analyze._perfmodel.timing.longest_path import LongestPath, _by_source
 from workbench.errors import PerformanceModelError
 from workbench.tables import EVENTS
 
@@ -92,22 +91,74 @@ def test_a_graph_is_the_same_whatever_the_order_of_its_rows(make_events, traces)
 
 
 @pytest.mark.oracle
-def test_both_engines_agree(real_events):
+def test_both_engines_agree_on_a_real_trace(real_events, engines):
     graph = analyze.execution_graph(real_events(*REAL[0]))
-    count = len(graph.time_ns)
-    path = []
-    for engine in (_engine_compiled, _engine_python):
-        bounds, by_source, waiting = engine.ordered(graph.source, graph.target, count)
-        target, weight = graph.target[by_source], graph.weight_ns[by_source]
-        order = np.empty(count, np.int32)
+    check_engines(engines, graph.source, graph.target, graph.weight_ns, len(graph.time_ns))
+
+
+def test_both_engines_agree_on_any_graph(engines):
+    # Edges lead upwards, which no circle does, or anywhere; sums may wrap around.
+    points = st.integers(1, 12).flatmap(
+        lambda count: st.tuples(
+            st.just(count),
+            st.lists(
+                st.tuples(
+                    st.integers(0, count - 1), st.integers(0, count - 1), st.integers(0, 2**62)
+                ),
+                max_size=30,
+            ),
+            st.booleans(),
+        )
+    )
+
+    @given(points)
+    def hold(graph):
+        count, edges, is_upwards = graph
+        rows = [(*sorted(pair), w) for *pair, w in edges if pair[0] != pair[1]]
+        rows = rows if is_upwards else edges
+        source, target, weight = np.array(rows, np.int64).reshape(-1, 3).T
+        ends = source.astype(np.int32), target.astype(np.int32)
+        check_engines(engines, *ends, weight // 16, count)
+
+    hold()
+
+
+@pytest.fixture
+def engines(compiled):
+    return compiled("workbench.analyze._perfmodel.timing._longest_path"), engine_python
+
+
+def check_engines(engines, source, target, weight, count):
+    bounds, by_source, waiting = _by_source(source, target, count)
+    target, weight = target[by_source], weight[by_source]
+    results = []
+    for engine in engines:
+        order = np.full(count, -1, np.int32)
         first, later = np.zeros((2, count), np.int64)
         reached = engine.first_pass(bounds, target, weight, waiting.copy(), order, first)
-        assert reached == count
-        engine.next_pass(order, bounds, target, weight, later)
-        assert np.array_equal(first, later)
-        path.append((bounds, by_source, waiting, order, first))
-    for first_time, two in zip(*path, strict=True):
-        assert np.array_equal(first_time, two)
+        if reached == count:
+            engine.next_pass(order, bounds, target, weight, later)
+            assert np.array_equal(first, later)
+        results.append((reached, order.tolist(), first.tolist()))
+    assert results[0] == results[1]
+
+
+def test_arrays_that_do_not_fit_are_refused_by_the_compiled_engine(engines):
+    bounds, target, weight = np.array([0, 1, 1], np.int32), np.array([1], np.int32), np.array([5])
+    order, time = np.array([0, 1], np.int32), np.zeros(2, np.int64)
+    engines[0].next_pass(order, bounds, target, weight, time)
+    assert time.tolist() == [0, 5]
+    for wrong in (
+        (order[:1], bounds, target, weight),
+        (order, bounds[1:], target, weight),
+        (order, bounds, target, np.array([5, 6])),
+        (order, bounds, target + np.int32(1), weight),
+        (order + np.int32(1), bounds, target, weight),
+        (order, bounds + np.int32(1), target, weight),
+        (order, bounds - np.int32(1), target, weight),
+    ):
+        with pytest.raises(ValueError, match="differ in size, or edges lead out of the graph"):
+            engines[0].next_pass(*wrong, time.copy())
 
 
 def test_weights_that_do_not_fit_are_refused(make_events, script):

@@ -6,15 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def ordered(
-    source: NDArray[np.int32], target: NDArray[np.int32], point_count: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    bounds = np.zeros(point_count + 1, np.int32)
-    bounds[1:] = np.cumsum(np.bincount(source, minlength=point_count))
-    waiting = np.bincount(target, minlength=point_count).astype(np.int32)
-    return bounds, np.argsort(source, kind="stable").astype(np.int32), waiting
-
-
 def first_pass(
     bounds: NDArray[np.int32],
     target: NDArray[np.int32],
