@@ -41,7 +41,7 @@ def comparison_verdict(table: pd.DataFrame) -> Verdict:
         word, text = "equal", f"equal in all {len(table)} quantities: {_values(row)}"
     others = int(is_changed.sum()) - int(row["verdict"] == "changed")
     if others and word in ("equal", UNRESOLVED):
-        text += f"; {others} other quantit{'y' if others == 1 else 'ies'} changed"
+        text += f"; {others} other {'quantity' if others == 1 else 'quantities'} changed"
     return Verdict(word, text + "; not like with like" * bool(table.attrs.get("warnings")))
 
 
