@@ -472,7 +472,9 @@ def test_a_rule_finds_its_trouble(rule):
     shown = result.findings.set_index("rule")
     if rule == "communication_on_path":
         # It says the contrary of exposed communication: both are one finding with a doubt.
-        assert shown.loc["exposed_communication", "doubt"].startswith("by a replay, no communication")
+        assert shown.loc["exposed_communication", "doubt"].startswith(
+            "by a replay, no communication"
+        )
         assert shown.loc["exposed_communication", "next_step"].startswith("leave communication")
         assert rule not in shown.index
         result = analyze.findings(CASES[rule](), rules=[rule])
