@@ -30,21 +30,15 @@ Ratio of index distribution at different column sizes:
 
 def made_files(folder):
     """Lay files beside the bundled ones of which no set is bundled; their numbers are made."""
-    lengths, degrees = (1024, 4096, 8192, 16384, 32768), (1, 2, 4)
-    # Quadratic in the length, shared by the ranks, and a twentieth more for every further rank.
-    attention = [
-        f"{length},{ranks},1,{length**2 / ranks * (1 + 0.05 * (ranks - 1)) / 1e6}"
-        for length in lengths
-        for ranks in degrees
-    ]
-    (folder / "attention.csv").write_text(
-        "\n".join(["L,cp,tp,duration_per_doc", *attention]) + "\n"
+    attention = [f"{length},1,1,{length**2}.5" for length in (1024, 4096, 8192, 16384, 32768)]
+    head = "length_tokens,tensor_parallel,context_parallel,dur_ns"
+    (folder / "attention.csv").write_text("\n".join([head, *attention]) + "\n")
+    linear = [f"{count},1,{count * 10_000}.5" for count in (1024, 2048, 4096)]
+    (folder / "mlp.csv").write_text(
+        "\n".join(["token_count,tensor_parallel,dur_ns", *linear]) + "\n"
     )
-    linear = [f"{count},1,{count / 100}" for count in (1024, 2048, 4096)]
-    head = "num_tokens,num_tensor_parallel_workers,time_stats.mlp.mean"
-    (folder / "mlp.csv").write_text("\n".join([head, *linear]) + "\n")
-    rows = [f"{layer},{10 + layer},{20},{5}" for layer in range(LAYERS)]
-    (folder / "experts.csv").write_text("\n".join(["layer,e0,e1,e2", *rows]) + "\n")
+    rows = [f"{layer},{place},{5 + layer * place}" for layer in range(LAYERS) for place in range(3)]
+    (folder / "experts.csv").write_text("\n".join(["layer,expert,load_count", *rows]) + "\n")
     simulate.embedding_tables(6).to_csv(folder / "tables.csv", index=False)
     (folder / "locality_stats.txt").write_text(HISTOGRAM)
     (folder / "runs" / "shapes.json").write_text(json.dumps(shaped_trace()))

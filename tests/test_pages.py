@@ -281,7 +281,6 @@ def test_printed_targets_of_make_exist():
     assert printed <= set(targets)
 
 
-SIZES = [2**power for power in range(10, 22)]
 OWN_TABLES = {
     "config.json": [
         '{"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "head_dim": 128,',
@@ -294,19 +293,12 @@ OWN_TABLES = {
     "counters.csv": ["timestamp,gpu,energy_j", *(f"2026-01-12 08:00:0{at},0,{300 * at}" for at in range(9))],
     "gpus.csv": ["age_days,died", *(f"{10 * age},{age % 3 == 0}" for age in range(1, 30))],
     "results.csv": ["run,layer,bit,mismatches,images", "0,fc1,30,7,10", "1,fc1,2,0,10"],
-    "gemm.csv": ["gpu,dtype,m,n,k,time_us", *(
-        f"H100,bfloat16,{size},{size},{depth},{5 + size * size * depth / 3e8}"
-        for size in SIZES[:8] for depth in SIZES[:6]
-    )],
     "strassen": [
         "# U", "1 0 1 0 1 -1 0", "0 0 0 0 1 0 1", "0 1 0 0 0 1 0", "1 1 0 1 0 0 -1",
         "# V", "1 1 0 -1 0 1 0", "0 0 1 0 0 1 0", "0 0 0 1 0 0 1", "1 0 -1 0 1 0 1",
         "# W", "1 0 0 1 -1 0 1", "0 0 1 0 1 0 0", "0 1 0 1 0 0 0", "1 -1 1 0 0 1 0",
     ],
     "contractions.txt": ["abc acd db & a:48;b:48;c:48;d:48;"],
-    "collectives.csv": ["gpu,collective,rank_count,node_count,size_bytes,time_us", *(
-        f"H100,all-reduce,8,1,{size},{20 + size / 2e5}" for size in SIZES
-    )],
 }  # fmt: skip
 
 
@@ -338,9 +330,6 @@ def own_files(folder):
     test_traced.traced(test_traced.job(), folder / "runs" / "pipelined")
     places = "".join(f"{rank},node{rank // 4}\n" for rank in range(16))
     (folder / "places.csv").write_text(f"rank,node\n{places}")
-    by_rank = "".join(f"     rank {rank:2d}: {100 + rank}.00\n" for rank in range(8))
-    timers = f"times across ranks (ms):\n  forward-compute:\n{by_rank}"
-    (folder / "megatron.log").write_text(timers)
     meters = {"t": times, "host": "node1", "draw": [1.0, 2.0, 2.0, 1.0]}
     pd.DataFrame(meters).to_parquet(folder / "meters.parquet")
     (folder / "fleet_parquet").mkdir()

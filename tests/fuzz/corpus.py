@@ -121,14 +121,10 @@ DOORS = {
     "job": Door(load.job_operations, _sums),
     "sweeps": Door(load.power_sweeps, _sums),
     "iterations": Door(load.iterations, _sums),
-    "linear": Door(lambda path: load.linear_profile(path, embedding_size=4096), _sums),
-    "attention": Door(load.attention_profile, _sums),
     "collectives": Door(lambda path: load.collective_times(path, gpus=["H100"]), _sums),
     "reuse": Door(load.reuse_histogram, _sums),
     "topology": Door(load.power_topology, lambda frame: {"rows": float(len(frame))}),
     "causes": Door(load.cause_counts, _sums),
-    "timers": Door(load.megatron_timers, _sums),
-    "experts": Door(load.expert_loads, _sums),
     "embeddings": Door(load.embedding_tables, _sums),
     "outputs": Door(load.embedding_outputs, lambda read: {"tables": float(len(read.arrays))}),
     "places": Door(load.rank_places, lambda frame: {"rows": float(len(frame))}),
@@ -167,8 +163,7 @@ _DOORS = (
     ("kineto-*", "traces"), ("chakra-et/*", "traces"), ("rocprofv3/*", "traces"),
     ("nsight-systems/*", "traces"), ("xplane/*", "traces"),
     ("astra-sim-inputs/*.et", "traces"), ("lengths-*", "lengths"), ("power-zeus-sweeps/*", "sweeps"),
-    ("power-*", "power"), ("profiles-h100-llama2/mlp.csv", "linear"),
-    ("profiles-*/*attn*", "attention"), ("profiles-*", "collectives"),
+    ("power-*", "power"), ("profiles-*", "collectives"),
     ("dlrm-locality/*", "reuse"), ("stragglers-bytedance/*", "job"),
 )  # fmt: skip
 
@@ -195,14 +190,7 @@ def made_files() -> list[Seed]:
 def _tables() -> list[Seed]:
     """Make a small file of each table of one's own, and of what other loaders are given."""
     numbers = range(24)
-    timers = "".join(
-        f" iteration {n}/ 24 |\n(min, max) time across ranks (ms):\n"
-        f"    forward-backward ...............................: ({100 + n}.45, {102 + n}.56)\n"
-        for n in numbers
-    )
     tables = {
-        "experts": ("layer,e0,e1,e2", "{n},{n}7,3,9"),
-        "experts/long": ("layer,expert,load_count", "{half},{odd},{n}3"),
         "embeddings": ("table,row_count,dim_count,pooling_ratio,element_bytes", "t{n},1{n}0,64,2.5,4"),
         "places": ("rank,node,rail,switch", "{n},n{half},{odd},s0"),
         "gemms": ("gpu,dtype,m,n,k,latency", "X,bfloat16,1{n},{n}2,3,0.5{n}"),
@@ -239,7 +227,6 @@ def _tables() -> list[Seed]:
     matrices = "# A\n1 0\n0 1\n1 1\n0 1\n# B\n1 0\n0 1\n1 1\n0 1\n# C\n1 0\n0 1\n1 1\n0 1\n"
     return [
         *made,
-        Seed("tables/timers.log", timers.encode(), "timers"),
         Seed("tables/regions.csv", (losses / "regions.csv").read_bytes(), "regions"),
         Seed("tables/losses.parquet", (losses / "losses.parquet").read_bytes(), "losses"),
         Seed("tables/outputs.npz", outputs.getvalue(), "outputs"),

@@ -16,9 +16,6 @@ ITERATIONS = (
 )
 TREE = "entity,parent,level,limit_w\nutility,,utility,90000\nrack1,utility,rack,12600\n"
 CAUSES = "cause,category,failure_count\nFaulty GPU,gpu,148\nNetwork switch,network,35\n"
-LOADS = "layer,expert,load_count\n0,0,4096\n0,1,2048\n"
-MATRIX = "layer,e0,e1\n0,4096,2048\n1,1024,5120\n"
-BARE_MATRIX = "4096,2048\n1024,5120\n"
 TABLES = (
     "table,row_count,dim_count,pooling_ratio,element_bytes\na,1000,64,1.5,4\nb,2000,128,20,16\n"
 )
@@ -34,9 +31,6 @@ READERS = {
     "iterations": (load.iterations, ITERATIONS, "dur_ns"),
     "topology": (load.power_topology, TREE, "limit_w"),
     "causes": (load.cause_counts, CAUSES, "failure_count"),
-    "expert loads": (load.expert_loads, LOADS, "load_count"),
-    "matrix of loads": (load.expert_loads, MATRIX, "load_count"),
-    "matrix without names": (load.expert_loads, BARE_MATRIX, "load_count"),
     "embedding tables": (load.embedding_tables, TABLES, "element_bytes"),
     "lifetimes": (load.lifetimes, LIVES, "lifetime_h"),
     "matrix products": (partial(load.gemm_times, dtypes=["half"]), GEMMS, "dur_ns"),

@@ -93,13 +93,6 @@ def packing_queues(_, n):
     }  # fmt: skip
 
 
-def packing_tuning(_, n):
-    return {
-        "queues": HOSTILE, "imbalance_ratio": 1.5 + n, "delay_batches": 0.1 * n,
-        "memory_ratio": 1.2, "is_allowed": n % 2 == 0, "note": HOSTILE,
-    }  # fmt: skip
-
-
 def context_sharding(_, n):
     return {
         "batch": n, "even_cost": 1.0, "per_sequence_cost": 2.0 + n, "per_document_cost": 1.2,
@@ -157,9 +150,9 @@ def incident_counts(rank, n):
 
 
 # Tables that are not called as the figure is.
-TABLE_OF = {"parallelism_plan": "plan", "packing_tuning": "tuned_packing", "incidents": "failures"}
+TABLE_OF = {"parallelism_plan": "plan", "incidents": "failures"}
 TABLE_OF |= {"pipeline_schedule": "schedule_times"}
-TABLE_OF |= {"gemm_errors": "kernel_model_errors", "collective_times": "collective_model"}
+TABLE_OF |= {"gemm_errors": "kernel_model_errors"}
 TABLE_OF |= {"pvf_by_bit": "pvf", "pvf_by_flips": "pvf"}
 
 
@@ -168,14 +161,6 @@ def table_sharding(rank, n):
         "table": f"{HOSTILE}{n}", "rank": rank, "world_size": 1_000, "scheme": "table",
         "row_count": 10, "dim_count": 64, "memory_bytes": 2_560, "lookup_ms": 1.0 + n,
         "communication_ms": 0.5, "perf_ms": 1.5 + n,
-    }  # fmt: skip
-
-
-def load_imbalance(_, n):
-    return {
-        "group": f"{HOSTILE}{n // 9}", "measure": ("max / mean", HOSTILE, "Gini")[n % 3],
-        "value_ratio": 1.0 + n % 7, "equal_ratio": 1.0, "worst_ratio": 8.0, "load_count": 8,
-        "formula": HOSTILE, "source": HOSTILE,
     }  # fmt: skip
 
 
@@ -349,15 +334,6 @@ def gemm_errors(rank, n):
         "gpu": f"{HOSTILE}{rank}", "dtype": HOSTILE, "model": HOSTILE, "held_out": HOSTILE,
         "shapes": ("all" if n % 9 == 8 else HOSTILE), "row_count": 1 + n, "flop_count": 1e6 + n,
         "mean_ratio": 0.1, "median_ratio": 0.1, "max_ratio": 0.5,
-    }  # fmt: skip
-
-
-def collective_times(rank, n):
-    return {
-        "gpu": HOSTILE, "collective": HOSTILE, "rank_count": 2 + rank, "node_count": 1 + rank % 2,
-        "size_bytes": 1_024 + n, "dur_ns": 10_000 + n, "bus_gb_per_s": 1.0 + n, "line": 1,
-        "modelled_ns": 11_000.0, "held_out_ns": None if n % 2 else 9e3, "latency_ns": 5e3,
-        "line_gb_per_s": 20.0,
     }  # fmt: skip
 
 

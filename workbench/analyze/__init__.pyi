@@ -11,10 +11,7 @@ from ._fleet.run_trend import run_changes as run_changes, run_trend as run_trend
 from ._lib.scopes import across_ranks as across_ranks, per_rank as per_rank
 from ._traces.by_rank import by_rank as by_rank
 from ._traces.breakdown import time_breakdown as time_breakdown
-from ._traces.clocks import (
-    align_clocks as align_clocks,
-    clocks as clocks,
-)
+from ._traces.clocks import align_clocks as align_clocks, clocks as clocks
 from ._traces.collectives import (
     blame as blame,
     collective_waits as collective_waits,
@@ -37,9 +34,7 @@ from ._traces.late_arrivals import late_arrivals as late_arrivals
 from ._traces.launches import launches as launches
 from ._traces.launches import copy_bandwidth as copy_bandwidth
 from ._traces.kernels import operators as operators
-from ._traces.breakdown import (
-    communication_overlap as communication_overlap,
-)
+from ._traces.breakdown import communication_overlap as communication_overlap
 from ._traces.memory import (
     memory_fragmentation as memory_fragmentation,
     memory_peak as memory_peak,
@@ -76,12 +71,7 @@ from ._imbalance.inference_node import (
 )
 from ._imbalance.jobs.stragglers import complete_steps as complete_steps
 from ._imbalance.jobs.schedule import job_dispersion as job_dispersion
-from ._imbalance.jobs.prediction import (
-    JobChange as JobChange,
-    job_held_out as job_held_out,
-    job_prediction as job_prediction,
-)
-from ._imbalance.jobs.timers import timer_ranks as timer_ranks
+from ._imbalance.jobs.prediction import job_held_out as job_held_out
 from ._imbalance.jobs.traced import job_operations as job_operations
 from ._imbalance.jobs.schedule import (
     job_micro_batches as job_micro_batches,
@@ -100,10 +90,6 @@ from ._imbalance.packing import (
 )
 from ._imbalance.packing_balance import packing_balance as packing_balance
 from ._imbalance.packers import PackingPlan as PackingPlan, packing_plans as packing_plans
-from ._imbalance.packing_balance import (
-    PackingTuning as PackingTuning,
-    packing_tuning as packing_tuning,
-)
 from ._imbalance.pipeline import (
     Parallelism as Parallelism,
     micro_batch_costs as micro_batch_costs,
@@ -121,7 +107,6 @@ from ._imbalance.pipeline import training_speed as training_speed
 from ._imbalance.workload import (
     crossover as crossover,
     crossover_from_flops as crossover_from_flops,
-    launch_loss as launch_loss,
     workload as workload,
 )
 
@@ -212,23 +197,13 @@ from ._perfmodel.graph.execution_graph import (
     execution_graph as execution_graph,
 )
 from ._perfmodel.graph.rank_rows import GraphRules as GraphRules
-from ._perfmodel.kernel_models.collective_model import (
-    bus_bandwidth as bus_bandwidth,
-    collective_model as collective_model,
-    collective_times as collective_times,
-    predicted_collective_times as predicted_collective_times,
-)
+from ._perfmodel.kernel_models.collective_model import collective_times as collective_times
 from ._perfmodel.kernel_models.fast_matmul import (
     fast_algorithms as fast_algorithms,
     fast_matmul as fast_matmul,
     fast_matmul_crossover as fast_matmul_crossover,
-    fast_matmul_timing as fast_matmul_timing,
 )
-from ._perfmodel.kernel_models.gemm_model import (
-    gemm_errors as gemm_errors,
-    gemm_model as gemm_model,
-    predicted_gemm_times as predicted_gemm_times,
-)
+from ._perfmodel.kernel_models.gemm_model import gemm_errors as gemm_errors
 from ._perfmodel.kernel_models.hardware import hardware as hardware
 from ._perfmodel.kernel_models.roofline import roofline as roofline
 from ._perfmodel.kernel_models.matrix_products import (
@@ -236,7 +211,6 @@ from ._perfmodel.kernel_models.matrix_products import (
     matrix_products as matrix_products,
 )
 from ._perfmodel.layouts.execution_traces import execution_traces as execution_traces
-from ._perfmodel.layouts.footprint_errors import footprint_errors as footprint_errors
 from ._perfmodel.layouts.iteration_errors import (
     cross_validated as cross_validated,
     iteration_errors as iteration_errors,
@@ -302,10 +276,7 @@ from ._power.energy import energy_from_counter as energy_from_counter
 from ._power.curve import Extrapolation as Extrapolation, extended_curve as extended_curve
 from ._power.grid import power_grid as power_grid, power_totals as power_totals
 from ._power.grid_check import grid_check as grid_check
-from ._power.grid_check import (
-    GridSpec as GridSpec,
-    grid_spec as grid_spec,
-)
+from ._power.grid_check import GridSpec as GridSpec, grid_spec as grid_spec
 from ._power.hierarchy import power_hierarchy as power_hierarchy
 from ._power.curve import power_knees as power_knees
 from ._power.grid import power_of_scope as power_of_scope

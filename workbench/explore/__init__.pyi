@@ -45,7 +45,6 @@ from .imbalance import (
 )
 from .panel import Explorer as Explorer, static_html as static_html
 from .perfmodel import (
-    collective_times as collective_times,
     critical_path as critical_path,
     fast_matmul as fast_matmul,
     graph_ablation as graph_ablation,

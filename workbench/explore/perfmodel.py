@@ -1,11 +1,11 @@
-"""Explore performance models: what-if, critical path, layouts, schedules and collectives."""
+"""Explore performance models: what-if, critical path, layouts and schedules."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import ipywidgets as widgets
 import numpy as np
@@ -18,7 +18,6 @@ from workbench.explore.panel import (
     ALL,
     Explorer,
     choice,
-    chosen_rows,
     numbers,
     parts_of,
     slider,
@@ -26,58 +25,6 @@ from workbench.explore.panel import (
 )
 from workbench.simulate import TwinChange
 from workbench.tables import JOB_OPERATIONS, ExecutionGraph, Source, TraceProfile, as_source
-
-
-def collective_times(times: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> Explorer:
-    """Choose GPU, collective and ranks; see time or bandwidth by size.
-
-    Starts with the first collective on all numbers of ranks.
-
-    Parameters
-    ----------
-    times
-        Table :data:`workbench.tables.COLLECTIVE_TIMES`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.collective_times`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> sizes = 2 ** np.arange(10, 30)
-    >>> times = pd.DataFrame({"size_bytes": sizes, "rank_count": 8, "node_count": 1})
-    >>> times["dur_ns"] = (15_000 + 20 * sizes**0.5 + sizes / 240).astype("int64")
-    >>> times = times.assign(gpu="H100", collective="all-reduce", dtype="half", source="made")
-    >>> explorer = collective_times(times, source="closed form", synthetic=True)
-    >>> print(explorer.title())
-    Collectives take 15.6 µs for 1.02 kB, 2.72 ms for 537 MB; sizes dropped are predicted 9.4 % off
-    """
-    modelled = analyze.collective_times(times)
-
-    def draw(
-        *, gpu: str, collective: str, rank_count: int | str, show: Literal["time", "bandwidth"]
-    ) -> go.Figure:
-        rows = chosen_rows(modelled, gpu=gpu, collective=collective, rank_count=rank_count)
-        return plot.collective_times(rows, show=show, source=source, synthetic=synthetic)
-
-    controls = {}
-    for name, label in (("gpu", "GPU"), ("collective", "collective")):
-        values = list(dict.fromkeys(modelled[name].tolist()))
-        controls[name] = choice(label, values)
-        if values:
-            controls[name].value = str(values[0])
-    views = [("time", "time"), ("bus bandwidth", "bandwidth")]
-    return Explorer(
-        draw,
-        **controls,
-        rank_count=choice("ranks", sorted(set(modelled["rank_count"].tolist()))),
-        show=widgets.ToggleButtons(options=views, description="show"),
-    )
-
 
 _NONE = "nothing"
 

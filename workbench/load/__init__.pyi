@@ -16,13 +16,7 @@ from ._traces.trace_profile import (
 # Workload imbalance
 from ._imbalance.document_lengths import document_lengths as document_lengths
 from ._imbalance.embedding_tables import embedding_tables as embedding_tables
-from ._imbalance.expert_loads import expert_loads as expert_loads
 from ._imbalance.job_operations import job_operations as job_operations
-from ._imbalance.megatron_timers import megatron_timers as megatron_timers
-from ._imbalance.profiles import (
-    attention_profile as attention_profile,
-    linear_profile as linear_profile,
-)
 from ._imbalance.reuse_histogram import reuse_histogram as reuse_histogram
 
 # Failures and goodput

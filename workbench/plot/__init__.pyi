@@ -59,12 +59,10 @@ from ._imbalance.job_schedule import (
     job_micro_batches as job_micro_batches,
     job_schedule as job_schedule,
 )
-from ._imbalance.sharding import load_imbalance as load_imbalance
 from ._imbalance.packing import (
     micro_batches as micro_batches,
     packing_balance as packing_balance,
     packing_queues as packing_queues,
-    packing_tuning as packing_tuning,
 )
 from ._imbalance.pipeline import pipeline as pipeline
 from ._imbalance.sharding import row_sharding as row_sharding
@@ -118,7 +116,6 @@ from ._pvf.sampling import pvf_running as pvf_running
 from ._pvf.sampling import injection_sample_sizes as injection_sample_sizes
 
 # Performance models
-from ._perfmodel.kernel_models import collective_times as collective_times
 from ._perfmodel.critical_path import critical_path as critical_path
 from ._perfmodel.roofline import roofline as roofline
 from ._perfmodel.fast_matmul import (
@@ -129,7 +126,6 @@ from ._perfmodel.kernel_models import gemm_errors as gemm_errors
 from ._perfmodel.replay_fidelity import gpu_busy as gpu_busy
 from ._perfmodel.replay_fidelity import held_out_steps as held_out_steps
 from ._perfmodel.configurations import iteration_errors as iteration_errors
-from ._perfmodel.configurations import layout_what_if as layout_what_if
 from ._perfmodel.configurations import parallelism_plan as parallelism_plan
 from ._perfmodel.configurations import training_runs as training_runs
 from ._perfmodel.pipeline_schedule import (

@@ -40,8 +40,7 @@ def fast_matmul_times(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.FAST_MATMUL_TIMES`, one row per pair of runs, for
-        ``analyze.fast_matmul_timing``.
+        Table :data:`workbench.tables.FAST_MATMUL_TIMES`, one row per pair of runs.
 
     Raises
     ------

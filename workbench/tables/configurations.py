@@ -142,20 +142,6 @@ MEMORY_FOOTPRINT = Table(
     },
 )
 
-FOOTPRINT_ERRORS = table("""
-    footprint_errors: Planned memory of the fullest GPU beside what was measured at its peak, by
-    category.
-
-    rank: int32 >=0 - rank with the highest peak
-    device: str - its GPU
-    category: str - parameters, gradients, optimizer and activations (stored for the backward pass),
-        which are planned; temporary (freed before its phase ends, and buffers of collectives);
-        unknown; allocated, the sum of all these; fragmentation (reserved, held by no tensor)
-    predicted_bytes: Int64? >=0 - planned; missing for what the plan does not know
-    measured_bytes: Int64? >=0 - at the peak; missing where the recording has no segments
-    most_bytes: Int64? >=0 - the same if all that is unknown belonged to the category
-    gap_bytes: Int64? - measured - predicted; missing where too much is unknown
-""")
 
 MODEL_FLOPS = Table(
     "model_flops",
@@ -238,23 +224,6 @@ SCHEDULE_COMPARISON = table("""
     doubt: str? - what may not hold; missing if nothing is known
 """)
 
-JOB_PREDICTION = table("""
-    job_prediction: One row per change to a recorded job: how long its steps would take.
-
-    change: str - what is asked
-    basis: category - measured (as recorded), scaled (recorded durations times a factor), modelled
-        (in another order, or with other micro-batches)
-    step_count: int64 >=1 - recorded steps drawn from
-    step_ns: float64 >=0 - mean step, with launch delays as recorded
-    step_low_ns: float64 >=0 - lower end of the interval of the mean
-    step_high_ns: float64 >=0 - upper end of the interval of the mean
-    step_p5_ns: float64 >=0 - 1 of 20 steps is shorter
-    step_p95_ns: float64 >=0 - 1 of 20 steps is longer
-    change_ratio: float64 >=-1 - mean step / mean step as recorded - 1
-    change_low_ratio: float64 - lower end of its interval
-    change_high_ratio: float64 - upper end of its interval
-    doubt: str? - what may not hold; missing if nothing is known
-""")
 
 JOB_HELD_OUT = table("""
     job_held_out: One row per way to predict the mean step of a job from half of its steps: how far

@@ -133,31 +133,6 @@ JOB_DISPERSION = table("""
     hides: str - what it cannot see
 """)
 
-MEGATRON_TIMERS = table("""
-    megatron_timers: One row per time that Megatron-LM printed: what a kind of work took per
-    iteration on one rank, or at least and at most on any.
-
-    position: int64 >=0 - printed block of timers, from 0
-    step: Int64? >=0 - iteration of the line before the block; missing before the first one
-    timer: category - forward-compute, backward-compute, forward-recv, optimizer ...
-    statistic: category - rank (the time of one), min or max (over all ranks)
-    rank: Int32? >=0 - global rank; missing for min and max
-    dur_ns: int64 >=0 - mean over the iterations of the interval
-""")
-
-TIMER_RANKS = table("""
-    timer_ranks: One row per timer and rank: how its usual time compares with the other ranks of
-    its stage.
-
-    timer: category - as in megatron_timers
-    stage: int32 >=0 - pipeline stage; 0 where none was given
-    rank: int32 >=0 - global rank
-    block_count: int64 >=1 - blocks with a time of this rank
-    dur_ns: float64 >=0 - median over blocks
-    peer_count: int64 >=0 - other ranks of the stage with this timer
-    slowdown_ratio: Float64? >=0 - time / median of the other ranks of the stage; missing without
-        any
-""")
 
 JOB_TRUTH = table("""
     job_truth: One row per cause of slowness that was put into a simulated job.
@@ -362,26 +337,6 @@ TRAINING_SPEED = table("""
     note: str - what is doubtful about the recipe; empty if nothing
 """)
 
-TUNED_PACKING = table("""
-    tuned_packing: One row per choice of queues that was tried, the best allowed one first.
-
-    queues: str - lengths from which documents wait
-    imbalance_ratio: float64 >=1 - as in packing_balance
-    delay_batches: float64 - batches a token is late, mean over tokens
-    memory_ratio: float64 >=0 - most tokens in a micro-batch over the context
-    fill_ratio: float64 >=0 - mean tokens in a micro-batch over the context
-    is_allowed: bool - stable, and within the bound of delay
-    note: str - why it is not; empty if it is
-""")
-
-LAUNCH_LOSS = table("""
-    launch_loss: One row per tensor-parallel degree: what attention kernels lose on short runs of
-    queries.
-
-    tensor_parallel: int64 >=1 - ranks that share the heads
-    launch_tokens: float64 >=0 - queries lost per run
-    point_count: int64 >=1 - measurements that were used
-""")
 
 # Embedding tables on ranks, and look-ups of unequal popularity.
 

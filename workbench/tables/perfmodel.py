@@ -258,19 +258,6 @@ COLLECTIVE_TIMES = table("""
     source: str - where it was measured: package, file or project
 """)
 
-PREDICTED_TIMES = table("""
-    predicted_times: The rows requested, each with its predicted time, the interval and how it was
-    found.
-
-    gpu: str - GPU, as the hardware table calls it, e.g. H100
-    dur_ns: int64 >=1 - predicted time
-    low_ns: int64 >=0 - lower end of the interval
-    high_ns: int64 >=1 - upper end of the interval
-    analytic_ns: int64 >=1 - by the closed formula alone
-    basis: str - measured: this very shape was; fitted: between measured ones; extrapolated:
-        outside them; modelled: from published latencies and bandwidths
-    doubt: str - why the time may be wrong; empty if nothing speaks against it
-""")
 
 HARDWARE = table("""
     hardware: One row per GPU: what its data sheet promises, without sparsity, and what was
@@ -391,21 +378,6 @@ FAST_MATMUL_TIMES = table("""
     error_ratio: float64 >=0 - largest difference of both, of the largest entry
 """)
 
-FAST_MATMUL_TIMING = table("""
-    fast_matmul_timing: One row per size and levels: whether fast multiplication was faster on a
-    CPU. Measured, and true of those runs only.
-
-    dtype: str - element type
-    n_count: int64 >=1 - side of the square product
-    level_count: int64 >=1 - recursion levels
-    pair_count: int64 >=1 - pairs of runs
-    plain_ns: float64 >=0 - median time of the plain product
-    speedup_ratio: float64 >=0 - median of plain / fast
-    low_ratio: Float64? >=0 - lower end of its interval; missing with too few pairs
-    high_ratio: Float64? >=0 - upper end
-    error_ratio: float64 >=0 - largest difference of both products, of the largest entry
-    verdict: str - faster, slower or undecided
-""")
 
 KERNEL_MODEL_ERRORS = table("""
     kernel_model_errors: One row per model and class of shapes: error on what it was not fitted on.

@@ -42,24 +42,6 @@ def test_cutting_sequences_is_uneven_and_cutting_documents_is_not(packed, contex
     assert sharding["per_document_ratio"].max() <= 1.001
 
 
-@pytest.mark.oracle
-def test_short_queries_cost_what_was_measured(real_data):
-    """DistCA measured one 4K document on 8 ranks at 1.94 times the ideal.
-
-    One number per rank stands for losses between 115 and 250 queries, hence a fifth.
-    """
-    attention = load.attention_profile(real_data("profiles-h100") / "compute-attn-H100.csv")
-    loss = analyze.launch_loss(attention).set_index("tensor_parallel")["launch_tokens"]
-    assert loss.is_monotonic_increasing
-    chunks = analyze.context_chunks(
-        table([4 * K]), ranks=8, strategy="per document", launch_tokens=round(loss[1])
-    )
-    worst = chunks.groupby("rank")["pair_count"].sum().max()
-    assert worst / (4 * K * (4 * K + 1) / 2 / 8) == pytest.approx(1.94, rel=0.2)
-    with pytest.raises(WorkbenchError, match="on one context-parallel rank and on several"):
-        analyze.launch_loss(attention[attention["context_parallel"] == 1])
-
-
 lengths = st.lists(st.integers(1, 3_000), min_size=1, max_size=30)
 
 

@@ -250,11 +250,6 @@ def test_documents_that_are_never_packed_are_no_gain():
     row = imbalance(table(lengths), plan)
     assert row["left_square_share"] > 0.4
     assert "of the attention was never packed" in row["note"]
-    with pytest.raises(WorkbenchError, match="none of"):
-        analyze.packing_tuning(table(lengths), replace(plan, queues_from_tokens=()),
-                               delay_batches=-1, progress=False)  # fmt: skip
-    best = analyze.packing_tuning(table(lengths), plan, most_queues=1, progress=False)
-    assert best.plan.queues_from_tokens == ()
 
 
 def test_want_of_memory_is_called_so():

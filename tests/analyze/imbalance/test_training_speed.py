@@ -9,7 +9,7 @@ import pytest
 from workbench import analyze, load, simulate
 from workbench.analyze import PackingPlan, Parallelism
 from workbench.errors import WorkbenchError
-from workbench.tables import TRAINING_SPEED, TUNED_PACKING
+from workbench.tables import TRAINING_SPEED
 
 K = 1024
 PLAN = PackingPlan(context_tokens=32 * K, queues_from_tokens=(8 * K, 16 * K))
@@ -81,36 +81,3 @@ def test_longer_contexts_gain_more(real_data):
         gains.append(speed["speedup_ratio"]["delay queues, adaptive"])
     assert gains == sorted(gains)
     assert gains[0] < 1.12 < gains[2]
-
-
-def test_tuning_keeps_the_bound_and_beats_no_queue(stream):
-    tuned = analyze.packing_tuning(stream, PLAN, delay_batches=0.6, progress=False)
-    table = TUNED_PACKING.check(tuned.candidates)
-    best = table.iloc[0]
-    assert best["is_allowed"]
-    assert best["delay_batches"] <= 0.6
-    none = table[table["queues"] == "none"].iloc[0]
-    assert best["imbalance_ratio"] < none["imbalance_ratio"]
-    again = analyze.packing_balance(analyze.packing(stream, tuned.plan)).iloc[0]
-    assert again["imbalance_ratio"] == best["imbalance_ratio"]
-
-
-def test_every_choice_that_is_not_allowed_says_why(stream):
-    table = analyze.packing_tuning(stream, PLAN, delay_batches=0.2, progress=False).candidates
-    refused = table[~table["is_allowed"]]
-    assert len(refused) > 0
-    assert refused["note"].str.contains("late|release").all()
-    assert table.loc[table["is_allowed"], "note"].eq("").all()
-
-
-def test_memory_bounds_can_be_tuned_too(stream):
-    tuned = analyze.packing_tuning(
-        stream, PLAN, memory_ratios=(1.1, 2.0), most_queues=1, progress=False
-    )
-    assert len(tuned.candidates) == 2 * (1 + 8)
-    assert tuned.plan.memory_ratio == 2.0
-
-
-def test_a_bound_that_nothing_keeps_is_refused(stream):
-    with pytest.raises(WorkbenchError, match="the least delay was"):
-        analyze.packing_tuning(stream, PLAN, delay_batches=-1, progress=False)

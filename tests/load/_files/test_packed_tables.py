@@ -26,8 +26,6 @@ READERS = {
         load.embedding_tables,
     ),
     "causes.csv": (b"cause,failure_count\nGPU,3\n", load.cause_counts),
-    "attention.csv": (b"L,cp,tp,duration_per_doc\n1024,1,1,0.5\n", load.attention_profile),
-    "loads.csv": (b"layer,expert,load_count\n0,0,1\n0,1,2\n", load.expert_loads),
     "tree.csv": (b"entity,parent\na,\nb,a\n", load.power_topology),
     "tree.json": (b'[{"entity": "a", "parent": null}]', load.power_topology),
     "op.csv": (

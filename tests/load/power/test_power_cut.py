@@ -93,7 +93,6 @@ SAMPLES = {
     [
         (load.document_lengths, "512\n1024\n4096", "length_tokens"),
         (load.document_lengths, "id,length\n1,512\n2,1024\n3,4096", "length_tokens"),
-        (load.attention_profile, "L,cp,tp,duration_per_doc\n8,1,1,4096\n9,1,1,4096", "dur_ns"),
         (
             load.job_operations,
             "step,dp_rank,stage,optype,seq_id,mb_id,gmc,start_ts,duration\n"
@@ -101,7 +100,7 @@ SAMPLES = {
             "dur_ns",
         ),
     ],
-    ids=["numbers", "lengths", "attention profile", "job operations"],
+    ids=["numbers", "lengths", "job operations"],
 )
 def test_a_number_at_the_end_of_a_cut_file_is_left_out_and_told(read, text, column, tmp_path):
     path = tmp_path / "table.csv"

@@ -102,15 +102,3 @@ def test_several_numbers_of_units_are_drawn_against_them():
     figure = plot.row_sharding(pd.concat(tables, ignore_index=True))
     assert list(figure.layout.xaxis.ticktext) == ["8", "512"]
     assert text(figure).startswith("At best the busiest of 8 units has ")
-
-
-def test_the_least_balanced_group_is_named():
-    loads = pd.DataFrame({"layer": [0, 0, 1, 1], "tokens": [1, 1, 3, 1]})
-    figure = plot.load_imbalance(analyze.load_imbalance(loads, value="tokens", by="layer"))
-    assert text(figure) == (
-        "Layer 1 is least balanced of 2: the busiest of 2 loads has 1.50 × the mean"
-    )
-    single = plot.load_imbalance(analyze.load_imbalance([1, 3]))
-    assert text(single) == "The busiest of 2 loads has 1.50 × the mean"
-    assert single.data[0].x[0] == pytest.approx(0.5)
-    assert plot.load_imbalance(analyze.load_imbalance([5])).data[0].x[0] == 0

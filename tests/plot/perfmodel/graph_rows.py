@@ -58,18 +58,6 @@ def what_if(_, n):
     }  # fmt: skip
 
 
-def layout_what_if(_, n):
-    return {
-        "gpu": HOSTILE, "recompute": HOSTILE, "sharding": HOSTILE, "change": f"{HOSTILE}{n}",
-        "measured_ns": 2_000_000, "dur_ns": 1_500_000 + n, "low_ns": 10**6 if n % 2 else None,
-        "high_ns": 3 * 10**6 if n % 2 else None, "step_count": 9, "throughput_ratio": 1.5 + n,
-        "compute_ns": 10**6, "communication_ns": 200_000 + n, "bubble_ns": 100_000,
-        "other_ns": 100_000, "idle_ns": 100_000, "mfu_share": 0.4, "memory_bytes": 10**10,
-        "fits": n % 3 > 0, "bubble_basis": "modelled" if n % 2 else "scaled",
-        "doubt": f"{HOSTILE}; few steps" if n % 2 else "",
-    }  # fmt: skip
-
-
 def gpu_busy(rank, n):
     return {"rank": rank, "start_ns": n * 1_000_000, "busy_share": n % 10 / 10}
 

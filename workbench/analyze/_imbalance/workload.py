@@ -14,7 +14,6 @@ from workbench.tables import (
     ATTENTION_PROFILE,
     CROSSOVER,
     DOCUMENT_LENGTHS,
-    LAUNCH_LOSS,
     LENGTH_SHARES,
     LINEAR_PROFILE,
     LOAD_IMBALANCE,
@@ -153,49 +152,6 @@ def crossover(
         )
         raise WorkbenchError(msg)
     return CROSSOVER.of(rows)
-
-
-def launch_loss(attention: pd.DataFrame) -> pd.DataFrame:
-    """Fit what short runs of queries cost, to measured kernel times.
-
-    Parameters
-    ----------
-    attention
-        Table :data:`workbench.tables.ATTENTION_PROFILE` with several context-parallel
-        degrees, each document cut into two chunks per rank.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.LAUNCH_LOSS`: ``tensor_parallel``, ``launch_tokens``,
-        ``point_count``.
-
-    Raises
-    ------
-    WorkbenchError
-        If no document from 4,096 tokens was measured on one and on several ranks.
-
-    Notes
-    -----
-    With n ranks a document of d tokens is cut into runs of q = d / (2 n) queries. If its time
-    on n ranks is r times the even share, kernels lose (r - 1) q queries per run. The median
-    over n and d from 4,096 to 32,768; fewer heads per rank lose more.
-    """
-    ATTENTION_PROFILE.check(attention)
-    keys = ["tensor_parallel", "length_tokens"]
-    inside = attention["length_tokens"].between(4_096, 32_768)
-    alone = attention[inside & (attention["context_parallel"] == 1)].groupby(keys)["dur_ns"].mean()
-    shared = attention[inside & (attention["context_parallel"] > 1)]
-    shared = shared.join(alone.rename("alone_ns"), on=keys).dropna(subset="alone_ns")
-    if shared.empty:
-        msg = "no document from 4,096 to 32,768 tokens was measured both on one context-parallel "
-        msg += "rank and on several; profile some"
-        raise WorkbenchError(msg)
-    ranks = shared["context_parallel"]
-    ratio = shared["dur_ns"] * ranks / shared["alone_ns"]
-    lost = ((ratio - 1) * shared["length_tokens"] / (2 * ranks)).clip(lower=0)
-    groups = lost.groupby(shared["tensor_parallel"])
-    return LAUNCH_LOSS.of(groups.agg(launch_tokens="median", point_count="size").reset_index())
 
 
 def length_shares(lengths: pd.DataFrame, *, cut_tokens: int | None = None) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, fill, left_margin, row_axis
 from workbench.plot._style.text import digits, label, percent, plural, safe
-from workbench.tables import MICRO_BATCHES, PACKING_BALANCE, PACKING_QUEUES, TUNED_PACKING
+from workbench.tables import MICRO_BATCHES, PACKING_BALANCE, PACKING_QUEUES
 
 _MOST_BATCHES, _MOST_PLANS, _MOST_COLUMNS = 40, 24, 2_000
 # Above this share of attention that was never packed, a plan is not a fair comparison.
@@ -240,8 +240,8 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     --------
     >>> from workbench import analyze, simulate
     >>> lengths = simulate.document_lengths(2_000, seed=1)
-    >>> tuned = analyze.packing_tuning(lengths, analyze.PackingPlan())
-    >>> table = analyze.packing(lengths, tuned.plan).queues
+    >>> plan = analyze.PackingPlan("delay queues")
+    >>> table = analyze.packing(lengths, plan).queues
     >>> figure = packing_queues(table, source="simulated lengths", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     Every queue empties; the fullest gets 17 % of what can leave
@@ -285,71 +285,6 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     if full := int((~rows["is_stable"]).sum()):
         claim = f"{plural(full, 'queue')} of {len(rows)} receive more than can leave: "
         claim += "the delay grows without bound"
-    return frame.finish(figure, claim=claim)
-
-
-def packing_tuning(
-    candidates: pd.DataFrame, *, source: str = "", synthetic: bool = False
-) -> go.Figure:
-    """Show the choices of queues by delay and imbalance.
-
-    Parameters
-    ----------
-    candidates
-        Table :data:`workbench.tables.TUNED_PACKING`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One mark per choice; those that are not allowed look different. The best has its name.
-
-    Examples
-    --------
-    >>> from workbench import analyze, simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
-    >>> table = analyze.packing_tuning(lengths, analyze.PackingPlan()).candidates
-    >>> figure = packing_tuning(table, source="simulated lengths", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Best allowed: queues from 48K/96K, 1.018 times the mean work, tokens 0.42 batches late
-    """
-    frame = Frame(source, synthetic)
-    TUNED_PACKING.check(candidates)
-    if candidates.empty:
-        why = "The table has no choices; analyze.packing_tuning tries them."
-        return frame.nothing(why, claim="No choices of queues to show")
-    rows = candidates.head(5_000)
-    figure = Draft()
-    for meaning, symbol, colour, drawn in (
-        ("allowed", "circle", "allowed", rows[rows["is_allowed"]]),
-        ("not allowed", "x-thin-open", "neutral", rows[~rows["is_allowed"]]),
-    ):
-        if drawn.empty:
-            continue
-        figure.add_scatter(
-            mode="markers",
-            x=drawn["delay_batches"],
-            y=drawn["imbalance_ratio"],
-            name=meaning,
-            marker={"symbol": symbol, "size": 9, "color": COLOURS[colour]},
-            hovertext=[
-                f"queues {label(queues, 60)}<br>{safe(note)}"
-                for queues, note in zip(drawn["queues"], drawn["note"], strict=True)
-            ],
-            hovertemplate="%{hovertext}<br>%{x:.2f} batches late, imbalance %{y:.3f}"
-            "<extra></extra>",
-        )
-    latest = max(float(rows["delay_batches"].max()), 0.1)
-    title = "mean delay of a token [batches]"
-    figure.update_xaxes(title=title, range=[-0.03 * latest, 1.05 * latest])
-    figure.update_yaxes(title="work of the heaviest micro-batch [mean = 1]")
-    best = rows.iloc[0]
-    claim = "No choice is allowed: every one is unstable or too late"
-    if best["is_allowed"]:
-        claim = f"Best allowed: queues from {label(best['queues'], 40)}, "
-        claim += f"{best['imbalance_ratio']:.3f} times the mean work, "
-        claim += f"tokens {_batches(best['delay_batches'])} late"
     return frame.finish(figure, claim=claim)
 
 

@@ -7,7 +7,6 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from workbench.plot._imbalance.packing import name_rows
 from workbench.plot._style.bars import log_ticks, stacked
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
@@ -19,8 +18,6 @@ from workbench.plot._style.text import (
     label,
     percent,
     plural,
-    safe,
-    short,
     size,
     time_unit,
 )
@@ -173,97 +170,6 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     note = f"{plural(hidden, 'rank')} with less work not shown" if hidden else ""
     claim = f"Rank {load.index[int(worst)]} computes {most:.2f} times the mean of the ranks"
     return frame.finish(figure, claim=claim, note=note)
-
-
-_MOST_MEASURES = 20
-_ROW_PX = 28
-_LEADING = "max / mean"
-
-
-def load_imbalance(
-    imbalance: pd.DataFrame, *, source: str = "", synthetic: bool = False
-) -> go.Figure:
-    """Show every measure of imbalance on its own scale, one dot per group of loads.
-
-    Parameters
-    ----------
-    imbalance
-        Table :data:`workbench.tables.LOAD_IMBALANCE`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per measure, from what equal loads give to what one load that is everything
-        gives. The title names the least balanced group.
-
-    Examples
-    --------
-    >>> from workbench import analyze, simulate
-    >>> tables = simulate.embedding_tables(64)
-    >>> shards = analyze.table_sharding(tables, ranks=8)
-    >>> loads = shards.groupby("rank", as_index=False)["lookup_ms"].sum()
-    >>> table = analyze.load_imbalance(loads, value="lookup_ms")
-    >>> figure = load_imbalance(table, source="simulated tables", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    The busiest of 8 loads has 1.04 × the mean
-    """
-    frame = Frame(source, synthetic)
-    LOAD_IMBALANCE.check(imbalance)
-    if imbalance.empty:
-        why = "No loads were compared, so there is no imbalance to show."
-        return frame.nothing(why, claim="No imbalance to show")
-    measures = imbalance["measure"].drop_duplicates().tolist()[:_MOST_MEASURES]
-    drawn = imbalance[imbalance["measure"].isin(measures)]
-    width = drawn["worst_ratio"] - drawn["equal_ratio"]
-    position = ((drawn["value_ratio"] - drawn["equal_ratio"]) / width.where(width != 0)).fillna(0.0)
-    keep = extremes(position.to_numpy())
-    figure = Draft(_dots(drawn.iloc[keep], position.to_numpy()[keep], measures))
-    # Numbers beside the dots of several groups would cover each other.
-    if drawn["group"].nunique() > 1:
-        figure.update_traces(text=None, mode="markers")
-    ticks = [short(measure, 30) for measure in measures]
-    name_rows(figure, ticks, _ROW_PX, hovermode="closest")
-    figure.update_yaxes(ticktext=[safe(tick) for tick in ticks], showgrid=None)
-    title = "between equal loads [0] and one load that is everything [1]"
-    figure.update_xaxes(title=title, range=[-0.03, 1.12])
-    note = "each measure on its own scale; a dot's own value is on hover"
-    return frame.finish(figure, claim=_claim(imbalance), note=note)
-
-
-def _dots(drawn: pd.DataFrame, position: np.ndarray, measures: list[str]) -> go.Scatter:
-    rows = pd.Index(measures).get_indexer(pd.Index(drawn["measure"]))
-    return go.Scatter(
-        x=position,
-        y=rows,
-        mode="markers+text",
-        text=[f"  {digits(value)}" for value in drawn["value_ratio"]],
-        textposition="middle right",
-        marker={"size": 9, "color": COLOURS["limit"], "opacity": 0.6},
-        hovertext=[
-            f"{label(row['group'], 80)}<br>{label(row['measure'], 40)} = "
-            f"{label(row['formula'], 80)}<br>{digits(row['value_ratio'])}, from "
-            f"{digits(row['equal_ratio'])} (equal) to {digits(row['worst_ratio'])}"
-            for row in drawn.to_dict("records")
-        ],
-        hovertemplate="%{hovertext}<extra></extra>",
-    )
-
-
-def _claim(imbalance: pd.DataFrame) -> str:
-    leading = imbalance[imbalance["measure"] == _LEADING]
-    if leading.empty:
-        return plural(imbalance["measure"].nunique(), "measure") + " of imbalance"
-    worst = leading.sort_values("value_ratio", kind="stable").iloc[-1]
-    busiest = (
-        f"the busiest of {plural(int(worst['load_count']), 'load')} has "
-        f"{digits(worst['value_ratio'])} × the mean"
-    )
-    if len(leading) == 1:
-        return busiest[0].upper() + busiest[1:]
-    name = label(worst["group"], 30)
-    return f"{name[:1].upper()}{name[1:]} is least balanced of {len(leading):,}: {busiest}"
 
 
 # What may vary between the rows of the table, and how its axis is named.

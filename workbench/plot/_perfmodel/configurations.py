@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks
 from workbench.plot._style.draft import Draft
-from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin, row_axis
+from workbench.plot._style.style import COLOURS, Frame, left_margin
 from workbench.plot._style.text import (
     digits,
     duration,
@@ -21,10 +21,8 @@ from workbench.plot._style.text import (
     percent,
     plural,
     safe,
-    short,
-    time_unit,
 )
-from workbench.tables import ITERATION_ERRORS, LAYOUT_WHAT_IF, PLAN, TRAINING_RUNS
+from workbench.tables import ITERATION_ERRORS, PLAN, TRAINING_RUNS
 
 _MOST_POINTS = 4_000
 _MOST_RUNS = 30  # bars; more cannot be read
@@ -131,159 +129,6 @@ def _note(errors: pd.DataFrame, shown: int) -> str:
     if shown < len(errors):
         notes.append(f"the {shown:,} worst of {len(errors):,} are drawn")
     return " · ".join(notes)
-
-
-_MOST_ROWS, _ROW_PX, _NAME = 20, 34, 46
-# Column without its unit -> meaning, as in other figures of where time goes.
-_PARTS = {
-    "compute": "compute",
-    "communication": "exposed communication",
-    "bubble": "bubble",
-    "other": "other",
-    "idle": "idle",
-}
-_AS_IS = "as in the trace"
-
-
-def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show the predicted step time in other configurations, part by part.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.LAYOUT_WHAT_IF`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar per configuration, most tokens per second on top, those that do not fit at the
-        end; a whisker for its interval, a line at the measured step. The title names the
-        fastest that fits.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> shape = analyze.ModelShape(
-    ...     layers=6, hidden=4096, heads=32, kv_heads=8, ffn=14336, gated=True
-    ... )
-    >>> job = {"global_batch": 8, "sequence": 8192, "flash_attention": True}
-    >>> now = analyze.configurations(shape, analyze.Layout(data=8, sharding="fsdp", **job))
-    >>> wanted = analyze.configurations(shape, analyze.Layout(data=8, sharding="zero1", **job))
-    >>> table = analyze.layout_what_if(analyze.step_breakdown(events), now, wanted)
-    >>> figure = layout_what_if(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    In doubt: No configuration that was requested trains faster than that of the trace
-    """
-    frame = Frame(source, synthetic)
-    LAYOUT_WHAT_IF.check(table)
-    if table.empty:
-        return frame.nothing(
-            "The table has no configurations; pass what analyze.layout_what_if returns.",
-            claim="No configurations to compare",
-        )
-    rows = table.assign(_not=~table["fits"]).sort_values(
-        ["_not", "throughput_ratio"], ascending=[True, False], kind="stable"
-    )
-    shown = rows.head(_MOST_ROWS).reset_index(drop=True)
-    longest = float(shown[["measured_ns", "dur_ns", "high_ns"]].astype("Float64").max().max())
-    per_unit, unit = time_unit(longest)
-    lanes = shown.index.to_numpy()
-    figure = Draft()
-    for name, meaning in _PARTS.items():
-        values = shown[f"{name}_ns"].to_numpy(dtype=np.float64)
-        if values.any() or name == "compute":
-            figure.add_bar(
-                orientation="h", x=values / per_unit, y=lanes, name=meaning, marker=fill(meaning),
-                hovertext=[
-                    f"{label(row['change'], 90)}<br>{duration(row[f'{name}_ns'])} "
-                    f"{safe(row[f'{name}_basis'])}" for row in shown.to_dict("records")
-                ],
-                hovertemplate="%{hovertext}<extra>" + meaning + "</extra>",
-            )  # fmt: skip
-    figure.add_scatter(**_ends(shown, per_unit))
-    measured = float(shown["measured_ns"].iloc[0])
-    dashed = {"color": colour("dark"), "width": 1.5, "dash": "dash"}
-    figure.add_vline(x=measured / per_unit, line=dashed)
-    records = shown.to_dict("records")
-    ticks = [short(row["change"], _NAME) + " *" * _is_modelled(row) for row in records]
-    figure.update_layout(
-        barmode="stack", bargap=0.3, hovermode="closest", margin_l=left_margin(ticks),
-        height=max(len(ticks), 3) * _ROW_PX,
-    )  # fmt: skip
-    # Half as much room again, for the text behind the longest bar.
-    top = 1.5 * longest / per_unit
-    figure.update_xaxes(title=f"median time of a step [{unit}]", range=[0, top])
-    figure.update_yaxes(**row_axis([safe(tick) for tick in ticks]), showgrid=False)
-    note, best = " · ".join(_notes(table, shown, measured)), rows[rows["fits"]].head(1)
-    return frame.finish(figure, claim=_claim(rows), note=note, is_doubtful=is_doubtful(best))
-
-
-def _ends(rows: pd.DataFrame, per_unit: int) -> dict[str, Any]:
-    """Write behind every bar what it means, and draw its interval."""
-    values, low, high = (
-        rows[name].to_numpy(dtype=np.float64, na_value=np.nan) / per_unit
-        for name in ("dur_ns", "low_ns", "high_ns")
-    )
-    is_drawn = ~np.isnan(low + high)
-    return {
-        "mode": "markers+text",
-        "x": values,
-        "y": rows.index.to_numpy(),
-        "marker": {"color": colour("dark"), "size": 4, "symbol": "line-ns"},
-        "error_x": {
-            "array": np.where(is_drawn, np.maximum(high - values, 0), 0),
-            "arrayminus": np.where(is_drawn, np.maximum(values - low, 0), 0),
-            "visible": bool(is_drawn.any()), "width": 4, "thickness": 1.5, "color": colour("dark"),
-        },
-        "text": [f"    {_said(row)}" for row in rows.to_dict("records")],
-        "textposition": "middle right",
-        "cliponaxis": False,
-        "showlegend": False,
-        "hoverinfo": "skip",
-    }  # fmt: skip
-
-
-def _is_modelled(row: dict[Any, Any]) -> bool:
-    return any(row[f"{name}_basis"] == "modelled" for name in _PARTS)
-
-
-def _said(row: dict[Any, Any]) -> str:
-    words = f"{duration(row['dur_ns'])}, {row['throughput_ratio']:.2f} ×, MFU "
-    words += percent(row["mfu_share"])
-    return words if row["fits"] else f"{words}, does not fit"
-
-
-def _claim(rows: pd.DataFrame) -> str:
-    if not rows["fits"].any():
-        least = digits(float(rows["memory_bytes"].min()) / 1e9)
-        return f"None of these configurations fits; the leanest needs {least} GB per GPU"
-    best = rows[rows["fits"]].iloc[0]
-    times = f"{duration(best['dur_ns'])} per step"
-    # The traced layout itself, or one that trains no more tokens, is not a finding.
-    if best["change"] == _AS_IS or best["throughput_ratio"] <= 1:
-        return "No configuration that was requested trains faster than that of the trace"
-    factor = f"{best['throughput_ratio']:.2f} × the tokens per second"
-    return f"{label(best['change'], 50)} is the fastest that fits: {times}, {factor}"
-
-
-def _notes(table: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[str]:
-    notes = [f"dashed: measured, {duration(measured)}", "×: tokens per second, of those measured"]
-    if any(_is_modelled(row) for row in shown.to_dict("records")):
-        notes.append("* holds a part that is not in the trace, but modelled")
-    steps = plural(int(shown["step_count"].iloc[0]), "step")
-    if shown["low_ns"].notna().any():
-        notes.append(f"whiskers: how much {steps} vary, not how far the model is off")
-    else:
-        notes.append(f"no interval from {steps}")
-    texts = table["doubt"].str.split("; ").explode()
-    if len(doubts := texts[texts != ""].value_counts().index.tolist()):
-        notes.append(f"doubt: {label(doubts[0], 120)}")
-    if hidden := len(table) - len(shown):
-        notes.append(f"{plural(hidden, 'configuration')} dropped")
-    return notes
 
 
 _MOST_CELLS = 12  # of a row or column; more cannot be read

@@ -1,8 +1,6 @@
-"""Figures of kernel models: collectives and GEMMs, measured and predicted."""
+"""Figures of models of matrix products: how far off on shapes that they did not see."""
 
 from __future__ import annotations
-
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -12,130 +10,10 @@ from workbench.plot._style.bars import log_ticks
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import MAX_LINES, Frame, distinct
-from workbench.plot._style.text import digits, duration, label, percent, plural, safe, size
-from workbench.tables import COLLECTIVE_MODEL, KERNEL_MODEL_ERRORS
+from workbench.plot._style.text import label, percent, plural, safe
+from workbench.tables import KERNEL_MODEL_ERRORS
 
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star", "hexagon")
-_KEY = ["gpu", "collective", "rank_count", "node_count"]
-# As many kinds as there are symbols.
-_MOST_KINDS, _MOST_POINTS = 6, 700
-Show = Literal["time", "bandwidth"]
-
-
-def collective_times(
-    times: pd.DataFrame, *, show: Show = "time", source: str = "", synthetic: bool = False
-) -> go.Figure:
-    """Show measured collectives as dots and the lowest of three lines through them.
-
-    Parameters
-    ----------
-    times
-        Table :data:`workbench.tables.COLLECTIVE_MODEL`.
-    show
-        ``"time"``, or ``"bandwidth"`` on the bus.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Both axes logarithmic; one colour per GPU, collective and number of ranks. The title
-        states the latency of the shortest message, or the best bandwidth, and the error.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> sizes = 2 ** np.arange(10, 30)
-    >>> times = pd.DataFrame({"size_bytes": sizes, "rank_count": 8, "node_count": 1})
-    >>> times["dur_ns"] = (15_000 + 20 * sizes**0.5 + sizes / 240).astype("int64")
-    >>> times = times.assign(gpu="H100", collective="all-reduce", dtype="half", source="made")
-    >>> table = analyze.collective_times(times)
-    >>> figure = collective_times(table, source="closed form", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Collectives take 15.6 µs for 1.02 kB, 2.72 ms for 537 MB; sizes dropped are predicted 9.4 % off
-    """
-    frame = Frame(source, synthetic)
-    COLLECTIVE_MODEL.check(times)
-    if times.empty:
-        return frame.nothing(
-            "The table has no collectives; load.collective_times reads some.",
-            claim="No times of collectives to show",
-        )
-    drawn = times.assign(_measured=_values(times, "dur_ns", show))
-    drawn["_modelled"] = _values(times, "modelled_ns", show)
-    figure = Draft()
-    kinds = list(drawn.groupby(_KEY, sort=False, observed=True))
-    for position, (key, rows) in enumerate(kinds[:_MOST_KINDS]):
-        _add(figure, rows.sort_values("size_bytes", kind="stable"), key, position)
-    ticks = log_ticks(drawn["size_bytes"].to_numpy(dtype=np.float64))
-    ticks["ticktext"] = [size(tick) for tick in ticks["tickvals"]]
-    figure.update_xaxes(title="size [bytes], logarithmic", type="log", **ticks)
-    axis = "time [µs], logarithmic" if show == "time" else "bus bandwidth [GB/s], logarithmic"
-    values = np.concatenate([drawn["_measured"], drawn["_modelled"]])
-    figure.update_yaxes(title=axis, type="log", **log_ticks(values[values > 0]))
-    figure.update_layout(hovermode="closest")
-    notes = ["dots: measured; lines: lowest of three straight lines, latency + size / bandwidth"]
-    if len(kinds) > _MOST_KINDS:
-        notes.append(f"{plural(len(kinds) - _MOST_KINDS, 'kind')} dropped; choose some")
-    return frame.finish(figure, claim=_claim(times, show), note=" · ".join(notes))
-
-
-def _values(times: pd.DataFrame, column: str, show: Show) -> np.ndarray:
-    # Logarithmic axes know no zero.
-    ns = np.maximum(times[column].to_numpy(dtype=np.float64), 1e-3)
-    if show == "time":
-        return np.asarray(ns / 1e3)
-    measured = np.maximum(times["dur_ns"].to_numpy(dtype=np.float64), 1e-3)
-    bus = times["bus_gb_per_s"].to_numpy(dtype=np.float64)
-    # Bandwidth goes with 1 / time, so that the model's follows from the measured one.
-    return np.asarray(np.maximum(bus * measured / ns, 1e-9))
-
-
-def _add(figure: go.Figure, rows: pd.DataFrame, key: tuple[object, ...], position: int) -> None:
-    gpu, collective, ranks, nodes = key
-    name = f"{label(gpu, 12)} {label(collective, 20)}, {ranks} ranks"
-    name += f" on {nodes} nodes" if int(str(nodes)) > 1 else ""
-    look = distinct(position)
-    rows = rows.iloc[extremes(rows["_measured"].to_numpy(), _MOST_POINTS)]
-    figure.add_scatter(
-        mode="lines",
-        x=rows["size_bytes"].to_numpy(),
-        y=rows["_modelled"].to_numpy(),
-        line={**look, "width": 1.5},
-        name=f"{name}: lines",
-        showlegend=False,
-        hoverinfo="skip",
-    )
-    figure.add_scatter(
-        mode="markers",
-        x=rows["size_bytes"].to_numpy(),
-        y=rows["_measured"].to_numpy(),
-        name=name,
-        marker={"symbol": _SYMBOLS[position % len(_SYMBOLS)], "size": 9, "color": look["color"]},
-        hovertext=[
-            f"{size(row['size_bytes'])} in {duration(row['dur_ns'])}, "
-            f"{digits(row['bus_gb_per_s'])} GB/s on the bus<br>on line {row['line']}: "
-            f"{duration(row['latency_ns'])} + size / {digits(row['line_gb_per_s'])} GB/s"
-            for row in rows.to_dict("records")
-        ],
-        hovertemplate="%{hovertext}",
-    )  # fmt: skip
-
-
-def _claim(times: pd.DataFrame, show: Show) -> str:
-    held = (times["held_out_ns"].astype("float64") / times["dur_ns"] - 1).abs().mean()
-    # Only NaN differs from itself: without held-out sizes there is no error to tell.
-    off = f"; sizes dropped are predicted {percent(float(held))} off" if held == held else ""
-    if show == "bandwidth":
-        best = times.sort_values("bus_gb_per_s").iloc[-1]
-        start = f"The bus carries up to {digits(best['bus_gb_per_s'])} GB/s, in an "
-        return f"{start}{label(best['collective'], 20)} of {size(best['size_bytes'])}{off}"
-    first = times.sort_values("dur_ns").iloc[0]
-    last = times.sort_values("dur_ns").iloc[-1]
-    return (
-        f"Collectives take {duration(first['dur_ns'])} for {size(first['size_bytes'])}, "
-        f"{duration(last['dur_ns'])} for {size(last['size_bytes'])}{off}"
-    )
 
 
 _OVERALL = ("all", "training")

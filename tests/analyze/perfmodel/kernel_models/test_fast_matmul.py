@@ -10,7 +10,6 @@ from workbench import analyze, load
 from workbench.errors import PerformanceModelError, WorkbenchError
 from workbench.tables import (
     FAST_COEFFICIENTS,
-    FAST_MATMUL_TIMES,
     MATRIX_PEAKS,
     MATRIX_PRODUCTS,
 )
@@ -275,36 +274,3 @@ def test_peaks_can_be_changed_without_harm():
 
 
 # --- timing ---------------------------------------------------------------------------------
-
-
-def pairs(ratios, side=1024):
-    rows = [("float32", side, 1, n + 1, round(1e6 * r), 10**6, 1e-6) for n, r in enumerate(ratios)]
-    return pd.DataFrame(rows, columns=list(FAST_MATMUL_TIMES.columns))
-
-
-def test_the_interval_is_that_of_order_statistics():
-    """Of 15 ratios the 4th and the 12th: 96.5 %, as tables of the sign test say."""
-    ratios = [1 + n / 100 for n in range(15)]
-    row = analyze.fast_matmul_timing(FAST_MATMUL_TIMES.cast(pairs(ratios))).iloc[0]
-    assert (row["low_ratio"], row["high_ratio"]) == pytest.approx((1.03, 1.11))
-    assert (row["speedup_ratio"], row["verdict"]) == (pytest.approx(1.07), "faster")
-
-
-def test_the_interval_covers_the_median_as_often_as_it_says():
-    ratios = np.exp(np.random.default_rng(1).standard_t(3, (300, 15)) * 0.05)  # median 1
-    drawn = pd.concat([pairs(row, side=side) for side, row in enumerate(ratios, start=1)])
-    table = analyze.fast_matmul_timing(FAST_MATMUL_TIMES.cast(drawn.reset_index(drop=True)))
-    covered = (table["low_ratio"] <= 1) & (table["high_ratio"] >= 1)
-    assert covered.mean() >= 0.93
-    assert (table["verdict"] == "undecided").mean() >= 0.93
-
-
-def test_few_pairs_and_a_ratio_around_1_decide_nothing():
-    few = analyze.fast_matmul_timing(FAST_MATMUL_TIMES.cast(pairs([2.0, 2.1, 2.2]))).iloc[0]
-    assert few["verdict"] == "undecided"
-    assert pd.isna(few["low_ratio"])
-    even = analyze.fast_matmul_timing(FAST_MATMUL_TIMES.cast(pairs([0.9, 1.1] * 8))).iloc[0]
-    assert even["verdict"] == "undecided"
-    slow = analyze.fast_matmul_timing(FAST_MATMUL_TIMES.cast(pairs([0.8] * 9))).iloc[0]
-    assert slow["verdict"] == "slower"
-    assert analyze.fast_matmul_timing(FAST_MATMUL_TIMES.empty()).empty

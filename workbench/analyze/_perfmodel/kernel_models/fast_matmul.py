@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench._shared.numbers import Floats, share_between, whole_number
+from workbench._shared.numbers import Floats, whole_number
 from workbench.analyze._perfmodel.kernel_models.matrix_products import matrix_peaks
 from workbench.errors import PerformanceModelError
 from workbench.tables import (
@@ -15,8 +15,6 @@ from workbench.tables import (
     FAST_COEFFICIENTS,
     FAST_MATMUL,
     FAST_MATMUL_CROSSOVER,
-    FAST_MATMUL_TIMES,
-    FAST_MATMUL_TIMING,
     MATRIX_PEAKS,
     MATRIX_PRODUCTS,
 )
@@ -285,50 +283,3 @@ def _hidden(algorithm: _Algorithm, sides: Any, peak: pd.Series, levels: int) -> 
 def _doubts(reasons: dict[str, Any]) -> list[str]:
     marked = [np.where(applies, words, "") for words, applies in reasons.items()]
     return ["; ".join(filter(None, words)) for words in zip(*marked, strict=True)]
-
-
-def fast_matmul_timing(times: pd.DataFrame, *, confidence_level: float = 0.95) -> pd.DataFrame:
-    """Return whether fast multiplication was faster on a CPU, with an interval.
-
-    Parameters
-    ----------
-    times
-        Table :data:`workbench.tables.FAST_MATMUL_TIMES`, from ``record.fast_matmul_times``.
-    confidence_level
-        Of the interval of the median ratio, above 0 and below 1.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.FAST_MATMUL_TIMING`, one row per size and levels. Without
-        enough pairs for the level the interval is missing and nothing is decided.
-
-    Raises
-    ------
-    WorkbenchError
-        If the level is not between 0 and 1.
-
-    Notes
-    -----
-    Each pair of alternating runs gives a ratio; the interval of their median is that of order
-    statistics, which assumes no distribution. It describes these runs on this machine: memory
-    pages, caches and other processes move single sizes by several per cent.
-    """
-    from scipy.stats import binom
-
-    level = share_between("confidence_level", confidence_level)
-    keys = ["dtype", "n_count", "level_count"]
-    rows: list[dict[str, Any]] = []
-    for key, pairs in FAST_MATMUL_TIMES.check(times).groupby(keys):
-        ratios = np.sort((pairs["plain_ns"] / pairs["fast_ns"]).to_numpy(dtype=np.float64))
-        # The largest number of ratios that may be cut off at each end.
-        cut = int((binom.cdf(np.arange(len(ratios)), len(ratios), 0.5) <= (1 - level) / 2).sum())
-        low, high = (ratios[cut - 1], ratios[-cut]) if cut else (None, None)
-        verdict = "faster" if (low or 0) > 1 else "slower" if (high or 2) < 1 else "undecided"
-        rows.append(
-            dict(zip(keys, key, strict=True))
-            | {"pair_count": len(ratios), "plain_ns": pairs["plain_ns"].median()}
-            | {"speedup_ratio": np.median(ratios), "low_ratio": low, "high_ratio": high}
-            | {"error_ratio": pairs["error_ratio"].max(), "verdict": verdict}
-        )
-    return FAST_MATMUL_TIMING.of(rows)

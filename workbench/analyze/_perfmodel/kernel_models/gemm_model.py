@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -17,186 +14,11 @@ from workbench.analyze._perfmodel.kernel_models.hardware import (
     DTYPES,
     gpu_row,
     peak_of,
-    predicted_times,
-    refuse_coverage,
-    refuse_fractions,
 )
 from workbench.errors import PerformanceModelError
 from workbench.tables import GEMM_TIMES, KERNEL_MODEL_ERRORS
 
 SHAPE = ["m_count", "n_count", "k_count"]
-_LEAST_ROWS, _LEAST_GROUPS = 8, 10
-_NO_TREES = "scikit-learn is not installed, so the formula stands alone; pip install '.[kernels]'"
-_FEW = "too few different (n, k) to hold some out; the interval is that of the fitted rows"
-_OUTSIDE = "outside the measured shapes: the formula alone, with its largest error held out"
-
-
-@dataclass(frozen=True)
-class _Fit:
-    hybrid: Hybrid
-    measured: pd.Series
-    inside_log: float
-    outside_log: float
-    doubt: str
-
-
-@dataclass(frozen=True)
-class GemmModel:
-    """Models of matrix products by GPU and element type; made by :func:`gemm_model`."""
-
-    coverage_share: float
-    _fits: Mapping[tuple[str, str], _Fit]
-
-    def parameters(self) -> dict[tuple[str, str], dict[str, float]]:
-        """Return the fitted shares of both peaks and the launch time by GPU and type."""
-        formulas = {key: fit.hybrid.formula for key, fit in self._fits.items()}
-        return {
-            key: {
-                "compute_share": formula.compute_share,
-                "memory_share": formula.memory_share,
-                "launch_ns": formula.launch_s * 1e9,
-            }
-            for key, formula in formulas.items()
-        }
-
-
-def gemm_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> GemmModel:
-    """Fit the time of matrix products: physics first, trees on what it misses.
-
-    Parameters
-    ----------
-    times
-        Table :data:`workbench.tables.GEMM_TIMES`; each GPU and element type is fitted alone.
-    coverage_share
-        Share of new shapes that the interval should hold, above 0 and below 1.
-
-    Returns
-    -------
-    GemmModel
-        What :func:`predicted_gemm_times` asks.
-
-    Raises
-    ------
-    PerformanceModelError
-        If there are too few rows, or a GPU or type is not in the hardware table.
-
-    Notes
-    -----
-    ``T = max(2mnk / (peak e), bytes / (bandwidth b)) + l``; e, b and l by soft-L1 of the log
-    ratio. 200 extra trees (at least 2 rows per leaf) are fitted to the log of measured over T;
-    they see log m, n, k, FLOPs, bytes, roofline, intensity and the waves of tiles of 128 x 256
-    over the multiprocessors. Intervals are split conformal: a fifth of the different (n, k) is
-    held out of the fit, and the quantile of ``|log measured / predicted|`` there is the half
-    width. Outside the convex hull of log m, n, k the formula stands alone; its half width is its
-    largest error held out. Without scikit-learn only the formula is fitted, which ``doubt`` says.
-
-    References
-    ----------
-    Lei et al.: Distribution-Free Predictive Inference for Regression, JASA 2018 (split
-    conformal). Geurts et al.: Extremely randomized trees, Machine Learning 63, 2006.
-    """
-    GEMM_TIMES.check(times)
-    refuse_coverage(coverage_share)
-    fits = {
-        (str(gpu), str(dtype)): _fit(str(gpu), str(dtype), rows, coverage_share)
-        for (gpu, dtype), rows in times.groupby(["gpu", "dtype"], observed=True)
-    }
-    if not fits:
-        msg = "no measured matrix products to fit; load some with load.gemm_times()"
-        raise PerformanceModelError(msg)
-    return GemmModel(coverage_share, MappingProxyType(fits))
-
-
-def predicted_gemm_times(model: GemmModel, shapes: pd.DataFrame) -> pd.DataFrame:
-    """Predict the times of matrix products, with interval and basis.
-
-    Parameters
-    ----------
-    model
-        What :func:`gemm_model` returns.
-    shapes
-        Frame with ``gpu``, ``dtype``, ``m_count``, ``n_count``, ``k_count``; other columns
-        are kept.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.PREDICTED_TIMES` beside the columns of ``shapes``. A
-        shape that was measured keeps its measured median, with the interval of the model.
-
-    Raises
-    ------
-    PerformanceModelError
-        If a column is missing, a dimension is not a whole number above 0, or the GPU or type was
-        not fitted.
-    """
-    _check_shapes(shapes)
-    return predicted_times(shapes, ["gpu", "dtype"], partial(_predicted, model))
-
-
-def _fit(gpu: str, dtype: str, rows: pd.DataFrame, coverage: float) -> _Fit:
-    roof = Roof.of(gpu, dtype)
-    measured = rows.groupby(SHAPE)["dur_ns"].median()
-    if len(measured) < _LEAST_ROWS:
-        msg = f"{dtype} on {gpu}: {len(measured)} shapes are too few to fit; {_LEAST_ROWS} needed"
-        raise PerformanceModelError(msg)
-    shapes = np.array(measured.index.to_list(), dtype=np.float64)
-    seconds = measured.to_numpy(dtype=np.float64) / 1e9
-    # Split conformal: the interval comes from rows that the fit has not seen.
-    held = folds(shapes, 5) == 0
-    is_small = int(groups(shapes).max()) + 1 < _LEAST_GROUPS
-    kept = np.ones_like(held) if is_small else ~held
-    judged = kept if is_small else held
-    hybrid = fit_hybrid(roof, shapes[kept], seconds[kept])
-    error = np.abs(np.log(seconds[judged] / hybrid.seconds(shapes[judged])))
-    formula = np.abs(np.log(seconds[judged] / hybrid.formula.seconds(shapes[judged])))
-    # n + 1: the new shape is one more draw among the held-out ones.
-    rank = min(np.ceil((len(error) + 1) * coverage) / len(error), 1.0)
-    doubts = [_FEW] if is_small else []
-    doubts += [_NO_TREES] if hybrid.forest is None else []
-    inside = float(np.quantile(error, rank, method="higher"))
-    outside = max(float(formula.max()), inside)
-    return _Fit(hybrid, measured, inside, outside, "; ".join(doubts))
-
-
-def _predicted(model: GemmModel, key: Any, rows: pd.DataFrame) -> pd.DataFrame:
-    gpu, dtype = map(str, key)
-    fit = model._fits.get((gpu, dtype))
-    if fit is None:
-        msg = f"{dtype} on {gpu} was not fitted; the model knows {sorted(model._fits)}"
-        raise PerformanceModelError(msg)
-    shapes = rows[SHAPE].to_numpy(dtype=np.float64)
-    inside = fit.hybrid.inside(shapes)
-    keys = pd.MultiIndex.from_frame(rows[SHAPE].astype("int64"))
-    measured = fit.measured.reindex(keys).to_numpy(dtype=np.float64)
-    is_measured = ~np.isnan(measured)
-    # Trees repeat what they saw last, so outside the hull the formula and its error stand alone.
-    width = np.exp(np.where(inside | is_measured, fit.inside_log, fit.outside_log))
-    time = np.where(is_measured, measured, fit.hybrid.seconds(shapes) * 1e9)
-    outside_doubt = "; ".join(filter(None, [_OUTSIDE, fit.doubt]))
-    return pd.DataFrame(
-        {
-            "dur_ns": _whole(time),
-            "low_ns": _whole(np.floor(time / width)),
-            "high_ns": _whole(np.ceil(time * width)),
-            "analytic_ns": _whole(fit.hybrid.formula.seconds(shapes) * 1e9),
-            "basis": np.where(is_measured, "measured", np.where(inside, "fitted", "extrapolated")),
-            "doubt": np.where(inside | is_measured, fit.doubt, outside_doubt),
-        },
-        index=rows.index,
-    )
-
-
-def _whole(values: Floats) -> NDArray[np.int64]:
-    return np.maximum(np.rint(values), 1).astype(np.int64)
-
-
-def _check_shapes(shapes: Any) -> None:
-    needed = ["gpu", "dtype", *SHAPE]
-    if missing := [name for name in needed if name not in shapes]:
-        msg = f"shapes lack {missing}; a matrix product needs {needed}"
-        raise PerformanceModelError(msg)
-    refuse_fractions(shapes, dict.fromkeys(SHAPE, 1))
 
 
 _TRAINING_LEAST = 1024

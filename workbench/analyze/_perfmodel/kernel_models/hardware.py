@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from workbench import datasets
 from workbench.errors import PerformanceModelError
-from workbench.tables import HARDWARE, PREDICTED_TIMES
+from workbench.tables import HARDWARE
 
 # Units of the data sheets, in SI.
 _UNITS = {"TFLOP/s": 1e12, "TB/s": 1e12, "GB/s": 1e9, "GB": 1e9, "1": 1.0}
@@ -63,37 +60,6 @@ def gpu_row(gpu: str) -> pd.Series:
         msg = f"no GPU is called {gpu!r} in the hardware table; it has {list(table.index)}"
         raise PerformanceModelError(msg)
     return table.T[gpu]
-
-
-def refuse_fractions(frame: pd.DataFrame, least: Mapping[str, int]) -> None:
-    """Refuse columns that hold anything but whole numbers from what each of them needs."""
-    for name, smallest in least.items():
-        numbers = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
-        bad = ~(np.isfinite(numbers) & (numbers >= smallest) & (numbers == np.floor(numbers)))
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            value = frame[name].iloc[[row]].tolist()[0]
-            msg = f"{name} is {value!r} in row {row}; it must be a whole number from {smallest}"
-            raise PerformanceModelError(msg)
-
-
-def predicted_times(
-    asked: pd.DataFrame, keys: list[str], of_group: Callable[[Any, pd.DataFrame], pd.DataFrame]
-) -> pd.DataFrame:
-    """Put predicted times beside the rows of a request, group by group, in their order."""
-    added = [name for name in PREDICTED_TIMES.columns if name != "gpu"]
-    kept = asked.drop(columns=added, errors="ignore").reset_index(drop=True)
-    groups = kept.groupby(keys, sort=False, observed=True)
-    times = [of_group(key, rows) for key, rows in groups]
-    if not times:
-        return pd.concat([kept.drop(columns="gpu"), PREDICTED_TIMES.empty()], axis=1)
-    return PREDICTED_TIMES.check(pd.concat([kept, pd.concat(times).sort_index()], axis=1))
-
-
-def refuse_coverage(coverage_share: float) -> None:
-    if not 0 < coverage_share < 1:
-        msg = f"coverage_share is {coverage_share}; it must be above 0 and below 1, e.g. 0.9"
-        raise PerformanceModelError(msg)
 
 
 def peak_of(gpu: str, dtype: str) -> float:
