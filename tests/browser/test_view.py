@@ -82,7 +82,9 @@ def python_with(package, folder):
     venv.create(folder, with_pip=True, symlinks=True)
     python = folder / "bin" / "python"
     own, ours = Path(sysconfig.get_path("purelib", vars={"base": str(folder)})), sys.prefix
-    (own / "ours.pth").write_text(sysconfig.get_path("purelib"))
+    # Added as a site, so that an editable installation in it counts, too.
+    ours_at = sysconfig.get_path("purelib")
+    (own / "ours.pth").write_text(f"import site; site.addsitedir({ours_at!r})")
     command = [python, "-m", "pip", "install", "-q", "--ignore-installed", "--no-deps", package]
     if subprocess.run(command, check=False, capture_output=True).returncode:
         pytest.skip(f"{package} cannot be installed here; PyPI is needed")
