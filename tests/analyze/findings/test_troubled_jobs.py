@@ -136,7 +136,12 @@ def found_in(path):
 @pytest.mark.parametrize(
     ("dataset", "file", "rule", "answer"),
     [
-        ("kineto-dlrm-8rank", "dlrm_kineto.tar.gz", "straggler", "Rank 7 .* its host launches work late"),
+        (
+            "kineto-dlrm-8rank",
+            "dlrm_kineto.tar.gz",
+            "straggler",
+            "Rank 7 .* its host launches work late",
+        ),
         ("stragglers-bytedance", "trace-SE.parquet", "sequence_lengths", "sequence lengths"),
         ("stragglers-bytedance", "trace-ST.parquet", "last_stage", "last pipeline stage"),
         ("flight-recorder", "lock_gil_1st", "hang", "Ranks 9 and 14 .* was never called"),
