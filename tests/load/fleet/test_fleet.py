@@ -80,13 +80,13 @@ def test_the_state_of_logs_beside_traces_is_told_or_why_not(fleet_demo):
     read = told.loc[told["finding"] == "read", "source"].str.split("fleet-demo/").str[-1]
     assert {name.split("/")[0] for name in read} == {"failures", "power", "steps.jsonl", "traces"}
     without = load.quality(fleet_demo, progress=False)
-    unread = without.loc[without["source"] == str(fleet_demo), "what"]
-    assert unread.str.extract(r"^no file could be read of the (\w+ logs)")[0].tolist() == [
-        "power logs",
-        "failure logs",
+    unread = without[without["finding"] == "dropped"]
+    assert [source.split("/")[-1] for source in unread["source"]] == [
+        *(f"synthetic_node00{node}_nvidia_smi.csv" for node in (1, 2, 3)),
+        "synthetic_sacct.txt",
     ]
-    assert unread.str.contains('pass tz="UTC"').all()
-    assert (without["what"] == "events").sum() == 8
+    assert unread["what"].str.contains('has no time zone; pass tz="UTC"').all()
+    assert (without["what"] == "events").sum() == 9, "of 8 ranks and of the job"
     assert (without["source"].str.endswith("steps.jsonl") & (without["finding"] == "read")).any()
 
 
