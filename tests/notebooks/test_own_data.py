@@ -143,7 +143,7 @@ def test_a_figure_says_that_it_shows_ones_own_data_or_whose_it_shows(path, kind,
         "closed form",
         "statistical twin",
         "generated loads",
-        "simulated inference server",
+        "simulated server",
     )
     for meta in metas:
         assert meta in own or any(name in meta["source"] for name in names), meta
