@@ -162,6 +162,7 @@ def test_report_really_makes_the_page_of_a_trace_that_no_torch_wrote(real_data, 
     result = CliRunner().invoke(cli.app, [*map(str, words)])
     assert result.exit_code == 0, result.output
     page = BeautifulSoup((tmp_path / "site/01_traces.html").read_bytes(), "html.parser")
-    figures = page.select(".wb-figure")
-    assert len(figures) >= 5
+    # One GPU has no communication, no clocks to compare and no rank that is late: named at the foot.
+    assert len(page.select(".wb-figure")) == 3
+    assert "What did the late rank do before it came?" in page.text.partition("No data for: ")[2]
     assert f"{path.name}" in page.text

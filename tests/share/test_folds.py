@@ -110,6 +110,17 @@ def test_an_empty_figure_is_no_section_and_no_title_but_an_answer_is_both():
     assert facts["findings"] == ["No dips of power"]
 
 
+@pytest.mark.parametrize("first", [nothing("No rails here.", claim="No rails"), go.Figure()])
+def test_of_an_explorer_without_a_picture_the_states_tell_whether_it_has_data(first):
+    states = [json.loads(first.to_json()), {"message": "rail 9 is none of 8"}]
+    data = {EXPLORER_MIME: states_of(states), "text/plain": "Snapshot at rail = 1."}
+    explored = new_code_cell("explore", outputs=[new_output("display_data", data=data)])
+    page, _ = page_of(text("## First"), said(), text("## Rails?"), explored)
+    is_absent = "No data for: Rails? (No rails here.)" in page.text
+    assert is_absent is bool(first.layout.meta)
+    assert is_absent is ("Rails?" not in [heading.text for heading in page.select("h2")])
+
+
 def test_a_figure_of_data_is_never_taken_for_an_empty_one():
     page, _ = page_of(text("## A?"), said(), absent(), text("## B?"), figure(go.Figure()))
     assert "No data for" not in page.text

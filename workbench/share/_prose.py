@@ -154,12 +154,12 @@ def _is_absent(section: Cells, absent: list[tuple[str, str]]) -> bool:
 
 def _reason(data: Mapping[str, Any]) -> str:
     """Return why an output has no data to show; empty if it shows some."""
-    figures = [data.get(PLOTLY_MIME, {})]
-    # The states of an explorer are read only where the first of them is empty.
-    if is_empty(figures[0]) and (states := _STATES.search(data.get(EXPLORER_MIME, ""))):
-        figures += json.loads(states[1])["figures"]
-    # A state that is not possible has a message instead of a figure.
-    if not all(is_empty(figure) or "message" in figure for figure in figures):
+    figures = [data[PLOTLY_MIME]] if PLOTLY_MIME in data else []
+    # The states of an explorer are read only where the figure that it shows is empty.
+    if all(map(is_empty, figures)) and (states := _STATES.search(data.get(EXPLORER_MIME, ""))):
+        # A state that is not possible has a message instead of a figure.
+        figures += [state for state in json.loads(states[1])["figures"] if "message" not in state]
+    if not figures or not all(map(is_empty, figures)):
         return str(data.get(ABSENT_MIME, ""))
     notes = figures[0]["layout"]["annotations"][:1]
     return " ".join(str(note["text"]) for note in notes).replace("<br>", " ")
