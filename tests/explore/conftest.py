@@ -17,7 +17,7 @@ def title():
     """Read the title on the screen of an explorer."""
 
     def read(explorer):
-        figure = json.loads(explorer.out.content.value)
+        figure = json.loads(explorer.out.json)
         return figure["layout"]["title"]["text"].replace("<br>", " ")
 
     return read

@@ -32,6 +32,12 @@ async function load(content) {
   return window.Plotly;
 }
 
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).json();
+}
+
 // A zoom is kept as long as its axis means the same, a hidden entry as long as a trace has the name.
 function kept({ data, layout }) {
   layout.uirevision = "kept";
@@ -77,7 +83,7 @@ async function render({ model, el }) {
       while (isStale && !isGone && el.clientWidth && content.get("value")) {
         isStale = false;
         width = el.clientWidth;
-        const figure = JSON.parse(content.get("value"));
+        const figure = await unpacked(content.get("value"));
         kept(figure);
         const isFirst = !box.data;
         await Plotly.react(box, figure.data, figure.layout, { displaylogo: false });

@@ -173,7 +173,7 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
                 figure = as_json(self.draw(**self.values()))
             except (ValueError, WorkbenchError) as error:
                 self.message.value = f"<b>Not possible:</b> {html.escape(str(error))}"
-                if not self.out.content.value:
+                if not self.out.json:
                     reason, claim = (
                         "Choose other values above.",
                         "These values cannot be shown together",
@@ -191,7 +191,7 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
         """Add the figure and a line that says the state, for whoever has no kernel."""
         bundle = super()._repr_mimebundle_(**kwargs)
         data = dict(bundle[0] if isinstance(bundle, tuple) else bundle)
-        data[PLOTLY_MIME] = json.loads(self.out.content.value)
+        data[PLOTLY_MIME] = json.loads(self.out.json)
         data["text/plain"] = f"Snapshot at {self.state()}. Run the notebook to move the controls."
         return data
 

@@ -409,7 +409,10 @@ def provisioning(
         for key, own in curve.groupby(_CURVE, sort=False):
             curves[", ".join(str(item) for item in key)] = own.reset_index(drop=True)
     controls = _published_site() if start is None else _measured_site(start)
-    draw = partial(_provisioning_draw, curves=curves, source=source, synthetic=synthetic)
+    label = {"source": source, "synthetic": synthetic}
+    gains = analyze.published_gains()
+    extended = cache(partial(_extended, curves))
+    draw = partial(_provisioning_draw, curves=curves, extended=extended, gains=gains, **label)
     names = list(curves)
     # One's own curve first: the published one is of another GPU.
     first = names[0 if start is None else min(1, len(names) - 1)]
@@ -458,6 +461,13 @@ def _measured_site(log: PowerLog) -> dict[str, widgets.Widget]:
     }
 
 
+def _extended(
+    curves: dict[str, pd.DataFrame], name: str, method: analyze.Extrapolation
+) -> pd.DataFrame:
+    limits = [round(share * curves[name]["limit_w"].max()) for share in _SHARES]
+    return analyze.extended_curve(curves[name], limits, method=method)
+
+
 def _provisioning_draw(
     *,
     budget_mw: float,
@@ -467,14 +477,15 @@ def _provisioning_draw(
     curve: str,
     method: analyze.Extrapolation,
     curves: dict[str, pd.DataFrame],
+    extended: Callable[..., pd.DataFrame],
+    gains: pd.DataFrame,
     source: str,
     synthetic: bool,
 ) -> go.Figure:
     chosen_curve = curves[curve]
-    limits = [round(share * chosen_curve["limit_w"].max()) for share in _SHARES]
     is_published = bool((chosen_curve["basis"] == "published").all())
     table = analyze.provisioning(
-        analyze.extended_curve(chosen_curve, limits, method=method),
+        extended(curve, method),
         budget_w=budget_mw * 1e6, pue_ratio=pue, fixed_w=fixed_mw * 1e6, overhead_w=overhead,
     )  # fmt: skip
     where = (
@@ -482,7 +493,7 @@ def _provisioning_draw(
     )
     return plot.provisioning(
         table,
-        published=analyze.published_gains() if is_published else None,
+        published=gains if is_published else None,
         source=Source(f"closed form; {where}", where.origin),
         synthetic=synthetic and not is_published,
     )

@@ -93,7 +93,10 @@ def inference_capacity(
     ``D u / (2 (1 - u))`` at utilization u. Larger batches need fewer nodes, but fill more slowly.
     Failures of nodes, bursts and unequal queries need more; add spares.
     """
-    rows = [_row(model, node, goal, whole_number("batches", b, least=1)) for b in batches]
+    counts = [whole_number("batches", count, least=1) for count in batches]
+    served = inference_node(model, [replace(node, batch=b * goal.samples) for b in counts])
+    binding = served[served["is_binding"]].drop_duplicates("batch_count").set_index("batch_count")
+    rows = [_row(binding.loc[b * goal.samples], node, goal, b) for b in counts]
     table = pd.DataFrame(rows, columns=list(INFERENCE_CAPACITY.columns))
     best = table["node_count"].notna()
     ordered = table[best].sort_values(["node_count", "latency_ns"], kind="stable")
@@ -102,10 +105,8 @@ def inference_capacity(
 
 
 def _row(
-    model: RecommendationModel, node: InferenceNode, goal: ServiceGoal, batch: int
+    binding: pd.Series, node: InferenceNode, goal: ServiceGoal, batch: int
 ) -> dict[str, Any]:
-    served = inference_node(model, replace(node, batch=batch * goal.samples))
-    binding = served[served["is_binding"]].iloc[0]
     interval = batch * goal.samples / float(binding["throughput_per_s"])
     idle = max(float(binding["latency_ns"]) / 1e9, interval)
     is_shared = node.placement == "replicated" and node.cards > 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
@@ -304,15 +304,19 @@ def inference_node(
     shares alone.
     """
     chosen = [nodes] if isinstance(nodes, InferenceNode) else list(nodes)
-    rows = [row for node in chosen for row in _rows(model, node)]
+    # Where tables lie does not depend on the batch.
+    placed = cache(lambda node: _placed(model, node))
+    rows = [row for node in chosen for row in _rows(model, node, placed)]
     return INFERENCE_NODE.of(rows)
 
 
-def _rows(model: RecommendationModel, node: InferenceNode) -> list[dict[str, Any]]:
+def _rows(
+    model: RecommendationModel, node: InferenceNode, placed: Callable[[InferenceNode], _Placement]
+) -> list[dict[str, Any]]:
     is_replicated = node.placement == "replicated"
     alone = replace(node, cards=1) if is_replicated else node
     copies = node.cards if is_replicated else 1
-    times, needed, doubt = _times(model, alone)
+    times, needed, doubt = _times(model, alone, placed(replace(alone, batch=1)))
     # A card of a replicated node is a node of its own; they share the network of the host.
     if "network" in times:
         times["network"] *= copies
@@ -341,7 +345,9 @@ def _rows(model: RecommendationModel, node: InferenceNode) -> list[dict[str, Any
     ]
 
 
-def _times(model: RecommendationModel, node: InferenceNode) -> tuple[dict[str, float], int, str]:
+def _times(
+    model: RecommendationModel, node: InferenceNode, placement: _Placement
+) -> tuple[dict[str, float], int, str]:
     """Return the seconds of each resource per batch, the bytes needed, and a doubt."""
     card, cards, batch = node.card, node.cards, node.batch
     pooling, vectors = (
@@ -349,7 +355,6 @@ def _times(model: RecommendationModel, node: InferenceNode) -> tuple[dict[str, f
         model.tables["dim_count"].to_numpy(dtype=np.float64) * node.vector_bytes,
     )
     row_bytes = _row_bytes(model, node)
-    placement = _placed(model, node)
     needed = int((placement.copies * model.tables["row_count"] * row_bytes).sum())
     read = placement.share @ (pooling * row_bytes) * batch * (1 - node.hit_share)
     # Pooled vectors of tables that not every card holds are sent to the card of the sample.

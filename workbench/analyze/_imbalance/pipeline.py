@@ -162,25 +162,31 @@ def training_steps(costs: pd.DataFrame, parallelism: Parallelism) -> pd.DataFram
 
 def _steps(costs: pd.DataFrame, parallelism: Parallelism) -> dict[str, Any]:
     forward, backward, tokens, batches = _shaped(costs, parallelism)
-    step = _step(forward, backward, parallelism)
+    step, bubble = _timed(forward, backward, parallelism)
     # The same step with equal micro-batches: what is longer than that is imbalance, not bubble.
     mean = np.broadcast_to(forward.mean(axis=(0, 1)), forward.shape)
     mean_back = np.broadcast_to(backward.mean(axis=(0, 1)), backward.shape)
     work = forward + backward
-    busy = work.sum(axis=(0, 1))
-    room = step.max(axis=0) * parallelism.data * parallelism.pipeline
     return {
         "batch": batches,
         "length_tokens": tokens,
         "step_cost": step.max(axis=0),
         "even_cost": _step(mean, mean_back, parallelism).max(axis=0),
-        "bubble_share": np.clip(1 - busy / np.where(room > 0, room, 1), 0, 1),
+        "bubble_share": bubble,
         "dp_rank": step.argmax(axis=0),
         # With equal stages every pass waits for the heaviest micro-batch sooner or later;
         # it is counted replica by replica.
         "critical_micro_batch": work.swapaxes(0, 1).reshape(-1, work.shape[2]).argmax(axis=0),
         "note": _doubt(len(forward), parallelism),
     }
+
+
+def _timed(forward: Floats, backward: Floats, parallelism: Parallelism) -> tuple[Floats, Floats]:
+    """Return when each replica ends each step, and which share of the stages' time is idle."""
+    step = _step(forward, backward, parallelism)
+    room = step.max(axis=0) * parallelism.data * parallelism.pipeline
+    busy = (forward + backward).sum(axis=(0, 1))
+    return step, np.clip(1 - busy / np.where(room > 0, room, 1), 0, 1)
 
 
 def _doubt(micro_batches: int, parallelism: Parallelism) -> str:
@@ -426,8 +432,8 @@ def _speed(costs: pd.DataFrame, parallelism: Parallelism, edge: int) -> tuple[fl
     edge = edge if total > 3 * edge else total // 6
     # Queues fill and empty at both ends of a run, and neither is how training goes on.
     inner = costs[costs["batch"].between(edge, total - edge - 1)]
-    steps = _steps(inner, parallelism)
-    time = steps["step_cost"]
-    tokens = float(steps["length_tokens"].sum() / time.sum())
-    idle = float(np.average(steps["bubble_share"], weights=time))
-    return tokens, idle, steps["note"]
+    forward, backward, lengths, _ = _shaped(inner, parallelism)
+    step, bubble = _timed(forward, backward, parallelism)
+    time = step.max(axis=0)
+    idle = float(np.average(bubble, weights=time))
+    return float(lengths.sum() / time.sum()), idle, _doubt(len(forward), parallelism)

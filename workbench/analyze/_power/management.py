@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
@@ -155,10 +155,15 @@ def _cells(case: Case, delay_s: float) -> int:
 def _allowance(breaker: tuple[float, float] | None) -> float:
     """Return how much overload a breaker bears: (ratio^2 - 1) x seconds."""
     if breaker is None:
-        row = pd.read_csv(datasets.path("published") / "power_breakers.csv").iloc[0]
-        breaker = float(row["overload_ratio"]), float(row["carried_s"])
+        breaker = _published_breaker()
     ratio = in_range("the ratio of breaker", breaker[0], least=1, strictly=True)
     return float((ratio**2 - 1) * positive("the seconds of breaker", breaker[1]))
+
+
+@cache
+def _published_breaker() -> tuple[float, float]:
+    row = pd.read_csv(datasets.path("published") / "power_breakers.csv").iloc[0]
+    return float(row["overload_ratio"]), float(row["carried_s"])
 
 
 def _table(case: Case, limits: Floats, granted: Floats, allowance: float) -> pd.DataFrame:

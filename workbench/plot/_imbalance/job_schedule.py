@@ -10,13 +10,14 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._imbalance.packing import name_rows
+from workbench.plot._style.bars import fitting
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import MAX_POINTS, extremes
 from workbench.plot._style.style import COLOURS, Frame, fill
 from workbench.plot._style.text import digits, duration, label, percent, plural, time_unit, wrapped
 from workbench.tables import JOB_DISPERSION, JOB_MICRO_BATCHES, JOB_SCHEDULE
 
-_MOST_STAGES, _LANE_PX, _MOST_NUMBERED = 16, 34, 600
+_MOST_STAGES, _LANE_PX = 16, 34
 # Real steps are replayed within 3 %.
 _REPLAY_LIMIT = 0.05
 _WORDS = {"recorded": "recorded", "actual": "replayed", "ideal": "all equal"}
@@ -89,7 +90,7 @@ def job_schedule(
         hoverinfo="skip",
     )
     for kind, operations in table.groupby(_kinds(table), sort=False, observed=True):
-        _add_kind(figure, str(kind), operations, lanes, (per_unit, unit))
+        _add_kind(figure, str(kind), operations, lanes, (per_unit, unit), ends.max())
     _lay_out(figure, lanes, f"time since the step began [{unit}]")
     spans = " and ".join(f"{duration(ends[name])} {_SPANS[name]}" for name in drawn)
     claim = f"Step {first['step']} of rank {first['dp_rank']} takes {spans}"
@@ -199,6 +200,7 @@ def _add_kind(
     table: pd.DataFrame,
     lanes: dict[tuple[str, int], int],
     unit: tuple[int, str],
+    end_ns: float,
 ) -> None:
     """Add the operations of one kind; of very many the longest."""
     if len(table) > MAX_POINTS:
@@ -206,7 +208,6 @@ def _add_kind(
     keys = zip(table["version"].astype(str), table["stage"].astype("int64"), strict=True)
     lane = np.array([lanes[key] for key in keys], dtype=np.float64)
     thin = kind == "transfer"
-    numbered = not thin and kind != "other" and len(table) <= _MOST_NUMBERED
     batches = ["" if pd.isna(batch) else str(batch) for batch in table["micro_batch"]]
     figure.add_bar(
         orientation="h",
@@ -217,7 +218,7 @@ def _add_kind(
         width=0.18 if thin else 0.6,
         name=kind,
         marker=fill(kind) | {"line": {"width": 0.5, "color": COLOURS["paper"]}},
-        text=batches if numbered else None,
+        text=None if thin or kind == "other" else fitting(batches, table["dur_ns"] / end_ns),
         textposition="inside",
         insidetextanchor="middle",
         textangle=0,

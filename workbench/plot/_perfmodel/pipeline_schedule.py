@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.draft import Draft
+from workbench.plot._style.bars import fitting
 from workbench.plot._style.style import COLOURS, Frame, fill, ink, left_margin
 from workbench.plot._style.text import (
     digits,
@@ -20,7 +21,7 @@ from workbench.plot._style.text import (
 )
 from workbench.tables import SCHEDULE_COMPARISON, SCHEDULE_TIMES
 
-_MOST_LANES, _MOST_BARS, _LABELLED, _MOST_ROWS = 48, 4_000, 700, 30
+_MOST_LANES, _MOST_BARS, _MOST_ROWS = 48, 4_000, 30
 _LANE_PX, _ROW_PX = 24, 34
 _MEANINGS = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
 
@@ -73,17 +74,20 @@ def pipeline_schedule(
     rows = times.assign(lane=pd.array(lanes, dtype="Float64"))
     rows = rows[rows["lane"].notna()].sort_values("start_ns", kind="stable")
     passes, rows = len(rows), rows.head(_MOST_BARS)
-    unit, sign = time_unit(float((times["start_ns"] + times["dur_ns"]).max()))
+    end_ns = float((times["start_ns"] + times["dur_ns"]).max())
+    unit, sign = time_unit(end_ns)
+    letters = rows["action"].astype(str) + rows["micro_batch"].astype(str)
+    rows = rows.assign(letters=fitting(letters, rows["dur_ns"] / end_ns))
     figure = Draft()
     for action in _MEANINGS:
         passes_of = rows[rows["action"] == action]
         if not passes_of.empty:
-            figure.add_trace(_bars(action, passes_of, unit, len(rows)))
+            figure.add_trace(_bars(action, passes_of, unit))
     figure.update_layout(
         barmode="overlay",
         height=max(len(shown), 3) * _LANE_PX + 16 * len(order),
         margin_l=min(66 + 7 * max(len(name) for name in order), 230),
-        # Letters that do not fit are hidden instead of shrunk beyond reading.
+        # On a narrow page letters that do not fit are hidden instead of shrunk beyond reading.
         uniformtext={"mode": "hide", "minsize": 8},
     )
     # Reversed, so that the first stage of each schedule is what stays.
@@ -100,7 +104,7 @@ def pipeline_schedule(
     )
     figure.update_xaxes(title=f"time [{sign}]", rangemode="tozero")
     notes = [
-        *(["letter and number: pass and micro-batch"] if len(rows) <= _LABELLED else []),
+        *(["letter and number: pass and micro-batch"] if rows["letters"].any() else []),
         *(["half height: two passes at once"] if rows["is_overlapped"].any() else []),
         *([f"{plural(len(pairs) - len(shown), 'stage')} not shown"] if pairs != shown else []),
         *([f"the first {len(rows):,} of {passes:,} passes"] if passes > len(rows) else []),
@@ -109,14 +113,13 @@ def pipeline_schedule(
     return frame.finish(figure, claim=claim, note=note)
 
 
-def _bars(action: str, rows: pd.DataFrame, unit: int, count: int) -> go.Bar:
+def _bars(action: str, rows: pd.DataFrame, unit: int) -> go.Bar:
     """Draw the passes of one kind; of two that overlap, the forward is the upper one."""
     meaning = _MEANINGS[action]
     marker = fill(meaning) | {"line": {"width": 0.6, "color": COLOURS["paper"]}}
     half = rows["is_overlapped"].to_numpy()
     # Of two passes at once each takes half of the lane.
     side = -0.215 if action == "F" else 0.215
-    passes = rows["micro_batch"].astype(str)
     return go.Bar(
         orientation="h",
         base=rows["start_ns"] / unit,
@@ -125,7 +128,7 @@ def _bars(action: str, rows: pd.DataFrame, unit: int, count: int) -> go.Bar:
         width=np.where(half, 0.43, 0.86),
         name=f"{action} {meaning}",
         marker=marker,
-        text=action + passes if count <= _LABELLED else None,
+        text=rows["letters"],
         textposition="inside",
         textangle=0,
         insidetextanchor="middle",

@@ -92,7 +92,7 @@ def power_management(
 def _cuts(loads: pd.DataFrame) -> pd.DataFrame:
     """Return the deepest cut of each load and whether below its floor, by job if several."""
     key = "job" if loads["job"].nunique() > 1 else "entity"
-    counts = loads.groupby(key, observed=True)["entity"].nunique()
+    counts = loads.drop_duplicates("entity")[key].value_counts()
     capped = loads[loads["is_capped"] & (loads["demand_w"] > 0)]
     capped = capped.assign(cut_share=1 - capped["granted_w"] / capped["demand_w"])
     by_key = capped.groupby(key, observed=True)

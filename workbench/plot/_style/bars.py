@@ -19,6 +19,18 @@ _MOST_BARS = 60  # more become one stepped area, which a browser draws as fast a
 _MOST_LABELLED = 16
 _MOST_TICKS = 36
 _BAR_PX = 26
+# A wide page, and the narrowest letter that is not hidden.
+_PAGE_PX, _LETTER_PX, _AROUND_PX = 1_200, 4.5, 6
+
+
+def fitting(words: Sequence[str] | pd.Series, shares: pd.Series) -> NDArray[np.object_]:
+    """Keep the words that fit into bars of these shares of the axis; the others become empty.
+
+    plotly measures each word, also those that it then hides, which takes longer than the bars.
+    """
+    texts = np.asarray(words, dtype=object)
+    needed_px = _AROUND_PX + _LETTER_PX * np.array([len(text) for text in texts])
+    return np.where(needed_px <= _PAGE_PX * shares.to_numpy(dtype=np.float64), texts, "")
 
 
 def stacked(

@@ -8,6 +8,7 @@ with plotly's names and meanings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -158,9 +159,13 @@ class Draft:
         return self
 
 
+# An empty figure is the same for the same options, and takes longer than most traces.
+_subplots = lru_cache(maxsize=64)(make_subplots)
+
+
 def grid(**shape: Any) -> Draft:
     """Return an empty figure of several panels, with the options of plotly's ``make_subplots``."""
-    empty = make_subplots(**shape)
+    empty = _subplots(**{n: tuple(v) if isinstance(v, list) else v for n, v in shape.items()})
     draft = Draft(layout=empty.layout)
     del draft.layout["template"]
     draft.panels = [
