@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -13,6 +13,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import analyze, plot
+from workbench.analyze._pvf.injection_rows import Fixed
+from workbench.analyze._pvf.running import is_enough
 from workbench.errors import WorkbenchError
 from workbench.explore.live import Chunks, LiveExplorer
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers, slider
@@ -227,10 +229,11 @@ def pvf(
     >>> print(explorer.title())
     Highest: top, 0.759 % of faulty inferences go wrong; next bottom, 0.631 %
     """
+    fixed = Fixed.of(injections)
 
     @cache
     def table(by: str, average: Any, nan_policy: Any) -> pd.DataFrame:
-        return analyze.pvf(injections, average=average, by=(by,), nan_policy=nan_policy)
+        return analyze.pvf(fixed, average=average, by=(by,), nan_policy=nan_policy)
 
     def draw(*, by: str, average: str, nan_policy: str) -> go.Figure:
         return plot.pvf(table(by, average, nan_policy), source=source, synthetic=synthetic)
@@ -274,9 +277,11 @@ def pvf_by_bit(
     dtypes = parameters["dtype"].unique()
     dtype = str(dtypes[0]) if len(dtypes) == 1 else None
 
+    fixed = Fixed.of(injections)
+
     @cache
     def table(rows: Any, nan_policy: Any) -> pd.DataFrame:
-        return analyze.pvf_by_bit(injections, rows=rows, nan_policy=nan_policy)
+        return analyze.pvf_by_bit(fixed, rows=rows, nan_policy=nan_policy)
 
     def draw(*, component: str, nan_policy: str) -> go.Figure:
         rows = table("component" if component == ALL else "param", nan_policy)
@@ -360,10 +365,11 @@ def pvf_protection(
     >>> print(explorer.title())
     Protecting 100 % of the elements removes 100 % of the wrong outputs
     """
+    fixed = Fixed.of(injections)
 
     @cache
     def table(unit: Any) -> pd.DataFrame:
-        return analyze.pvf_protection(injections, unit=unit)
+        return analyze.pvf_protection(fixed, unit=unit)
 
     def draw(*, unit: str, part: str) -> go.Figure:
         rows = chosen_rows(table(unit), group=part)
@@ -436,7 +442,7 @@ def pvf_running(
     )
     label = {"truth": truth, "source": source, "synthetic": synthetic}
     return LiveExplorer(
-        partial(_draw, start=start, live=live, name=name, label=label),
+        partial(_draw, of_start=cache(partial(_looks, start)), live=live, name=name, label=label),
         chunks or _nothing,
         total_count=live.faults["exp_id"].nunique(),
         wanted=slider(
@@ -459,16 +465,19 @@ def _draw(
     *,
     wanted: float,
     found: tuple[pd.DataFrame, ...],
-    start: Injections,
+    of_start: Callable[[], pd.DataFrame],
     live: Injections,
     name: str,
     label: dict[str, Any],
 ) -> go.Figure:
-    shown = start
     if found:
         outcomes = pd.concat(found, ignore_index=True).assign(campaign_id=name)
-        shown = replace(live, outcomes=outcomes)
+        looks = _looks(replace(live, outcomes=outcomes))
         label = label | {"source": as_source(label["source"]).joined("injected just now")}
-    step = max(len(shown.outcomes) // _LOOKS, 1)
-    table = analyze.pvf_running(shown, every=step, relative_error=wanted)
-    return plot.pvf_running(table, **label)
+    else:
+        looks = of_start()
+    return plot.pvf_running(looks.assign(is_enough=is_enough(looks, wanted)), **label)
+
+
+def _looks(shown: Injections) -> pd.DataFrame:
+    return analyze.pvf_running(shown, every=max(len(shown.outcomes) // _LOOKS, 1))

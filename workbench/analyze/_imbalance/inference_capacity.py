@@ -104,9 +104,7 @@ def inference_capacity(
     return INFERENCE_CAPACITY.of(table)
 
 
-def _row(
-    binding: pd.Series, node: InferenceNode, goal: ServiceGoal, batch: int
-) -> dict[str, Any]:
+def _row(binding: pd.Series, node: InferenceNode, goal: ServiceGoal, batch: int) -> dict[str, Any]:
     interval = batch * goal.samples / float(binding["throughput_per_s"])
     idle = max(float(binding["latency_ns"]) / 1e9, interval)
     is_shared = node.placement == "replicated" and node.cards > 1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from workbench._shared.numbers import Flags
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.groups import MEMBERS, OF_CAMPAIGN, Groups, Rules, groups
-from workbench.analyze._pvf.injection_rows import KEY, located, together
+from workbench.analyze._pvf.injection_rows import KEY, Fixed, located, together
 from workbench.analyze._pvf.truth_cells import cells
 from workbench.errors import InjectionError
 from workbench.tables import ExhaustiveInjections, Injections
@@ -257,6 +257,15 @@ def drawn_cells(
     """
     if isinstance(injections, ExhaustiveInjections):
         return _of_truth(injections, judged)
+    if not isinstance(injections, Fixed) or judged is not injections.experiments:
+        return _drawn(injections, judged)
+    if not injections.drawn:
+        injections.drawn.append(_drawn(injections, judged))
+    drawn: Drawn = injections.drawn[0]
+    return drawn
+
+
+def _drawn(injections: Injections | Sequence[Injections], judged: pd.DataFrame) -> Drawn:
     people = together(injections, "parameters")
     faults = located(together(injections, "faults"), people)
     used = pd.MultiIndex.from_frame(faults[KEY]).isin(pd.MultiIndex.from_frame(judged[KEY]))

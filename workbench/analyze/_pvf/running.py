@@ -79,15 +79,20 @@ def pvf_running(
     at = np.unique(np.append(np.arange(step, len(sites), step), len(sites)))
     trials = np.cumsum(counts)[at - 1]
     looks = intervals.running_intervals(wrong, counts, at, trials, confidence_level)
-    half = (looks["high"] - looks["low"]) / 2
-    is_enough = (looks["pvf"] > 0) & (half < relative_error * looks["pvf"])
     by = Rules("bits", () if component is None else ("component",))
     grouped = groups(sites, by.by, together(injections, "parameters"))
     campaign, drawn = campaigns(injections), drawn_cells(injections, judged)
     label = parts(drawn, grouped, sites["campaign_id"], campaign, by).labels[0]
     by_campaign = campaign.set_index("campaign_id")
     rules = rules_told(by_campaign.loc[sites["campaign_id"].iloc[0]])
-    return PVF_RUNNING.of(looks.assign(group=label, is_enough=is_enough, **rules))
+    enough = is_enough(looks, relative_error)
+    return PVF_RUNNING.of(looks.assign(group=label, is_enough=enough, **rules))
+
+
+def is_enough(looks: pd.DataFrame, relative_error: float) -> pd.Series:
+    """Return at which looks half of the interval is less than this share of the estimate."""
+    half = (looks["high"] - looks["low"]) / 2
+    return (looks["pvf"] > 0) & (half < relative_error * looks["pvf"])
 
 
 # A part of sites that were not drawn alike would be no sample.

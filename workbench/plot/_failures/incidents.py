@@ -133,12 +133,13 @@ def _add(
     # Floats are exact enough to tell which marks would cover each other.
     bin_of = np.floor((start - first) / max(last - first, 1) * (bins - 1))
     marks["bin"] = bin_of if len(marks) > _MOST_MARKS else np.arange(len(marks))
-    grouped = marks.groupby(["row", "bin"], sort=True)
-    leads = grouped.first()
-    lines, counts = grouped["line_count"].sum().to_numpy(), grouped.size().to_numpy()
+    marks = marks.sort_values(["row", "bin"], kind="stable")
+    leads = marks.drop_duplicates(["row", "bin"])
+    grouped = marks.groupby(["row", "bin"])["line_count"]
+    lines, counts = grouped.sum().to_numpy(), grouped.size().to_numpy()
     figure.add_scatter(
         x=_times(leads["start_ns"], shown),
-        y=leads.index.get_level_values("row").to_numpy(),
+        y=leads["row"].to_numpy(),
         mode="markers",
         name=label(category, 24),
         marker={

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.draft import Draft
 from workbench.plot._style.bars import fitting
+from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import COLOURS, Frame, fill, ink, left_margin
 from workbench.plot._style.text import (
     digits,

@@ -136,8 +136,9 @@ def _trace(
     values = rows[column].to_numpy() / factor
     keep = extremes(values, _MOST_POINTS)
     figure.add_scatter(
-        x=after_min.to_numpy()[keep].round(4), y=values[keep], mode=_mode(keep), name=name,
-        showlegend=row == 1, line={"color": colour(look), "dash": dash, "width": width},
+        x=after_min.to_numpy()[keep].round(4), y=values[keep].astype(np.float32),
+        mode=_mode(keep), name=name, showlegend=row == 1,
+        line={"color": colour(look), "dash": dash, "width": width},
         hovertemplate=f"{name}: %{{y:,.4g}} at %{{x:.2f}} min<extra></extra>", row=row, col=1,
     )  # fmt: skip
 
@@ -158,7 +159,7 @@ def _charge(figure: go.Figure, after_min: pd.Series, facts: pd.DataFrame) -> str
         values, title = stored / factor, f"charge [{unit}]"
     keep = extremes(values, _MOST_POINTS)
     figure.add_scatter(
-        x=after_min.to_numpy()[keep].round(4), y=values[keep], mode=_mode(keep),
+        x=after_min.to_numpy()[keep].round(4), y=values[keep].astype(np.float32), mode=_mode(keep),
         name="charge of the storage", showlegend=False,
         line={"color": colour("series"), "width": 1.5},
         hovertemplate="%{y:.3g} at %{x:.2f} min<extra></extra>", row=2, col=1,

@@ -23,7 +23,9 @@ def safe(text: object) -> str:
     characters (line ends, text direction) become blanks, and the dollar sign is
     written as an entity because plotly hands ``$...$`` to MathJax.
     """
-    plain = "".join(" " if unicodedata.category(c) in ("Cc", "Cf") else c for c in str(text))
+    plain = str(text)
+    if not plain.isprintable():
+        plain = "".join(" " if unicodedata.category(c) in ("Cc", "Cf") else c for c in plain)
     return html.escape(plain, quote=False).replace("$", "&#36;")
 
 

@@ -89,6 +89,7 @@ def _work(draws: Draws, launches: Launches, size: NDArray[np.float64]) -> pd.Dat
         step=step, size=size[place], symbol=draws.codes[place], cause=launches.causes
     )
     talks = rows["kind"] == "communication"
+    rows["name"] = _names(rows)
     rows["sequence"] = rows[talks].groupby("group").cumcount().reindex(rows.index)
     table = rows.iloc[np.repeat(np.arange(len(rows)), count)].reset_index(drop=True)
     names = ("call", "back", "start", "end", "own")
@@ -125,7 +126,7 @@ def _gpu(table: pd.DataFrame, count: int) -> pd.DataFrame:
     gathers = work["operation"] == "all-gather"
     columns: dict[str, Any] = {
         "rank": work["rank"], "start_ns": work["start"], "dur_ns": work["end"] - work["start"],
-        "name": _names(work), "category": np.where(moves, "gpu_memcpy", "kernel"),
+        "name": work["name"], "category": np.where(moves, "gpu_memcpy", "kernel"),
         "kind": work["kind"], "step": work["step"], "process": "GPU", "device": work["rank"],
         "thread": work["stream"].astype(str), "stream": work["stream"],
         "correlation": work["correlation"],
