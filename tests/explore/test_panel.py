@@ -1,5 +1,9 @@
 """Every explorer is wired the same way; it works without a kernel and never breaks a notebook."""
 
+import base64
+import json
+import zlib
+
 import ipywidgets as widgets
 import plotly.graph_objects as go
 import pytest
@@ -48,6 +52,19 @@ def test_the_screen_holds_one_figure_that_changes_in_place(explorer):
     explorer.controls["freq"].value = 4
     assert (explorer.out, explorer.out.content) == (out, content)
     assert explorer.figure().layout.title.text == "line at 4, light"
+
+
+def test_the_figure_travels_compressed_and_says_the_same():
+    xs = list(range(5_000))
+    explorer = Explorer(
+        lambda kind: go.Figure(go.Scatter(x=xs, name=kind)),
+        kind=widgets.Dropdown(options=["a", "b"], description="kind"),
+    )
+    sent = explorer.out.content.value
+    figure = json.loads(zlib.decompress(base64.b64decode(sent)))
+    assert figure == json.loads(explorer.out.json)
+    assert list(explorer.figure().data[0].x) == xs
+    assert len(sent) < 0.7 * len(json.dumps(figure))
 
 
 def test_a_figure_that_was_on_screen_is_not_computed_again():

@@ -23,6 +23,17 @@ def test_every_pass_is_a_bar_with_its_letter_and_micro_batch():
     assert figure.layout.xaxis.title.text == "time [ms]"
 
 
+def test_a_bar_too_narrow_for_its_letters_has_none():
+    figure = plot.pipeline_schedule(laid_out("1f1b", 8, 32))
+    written = {trace.name[0]: list(map(bool, trace.text)) for trace in figure.data}
+    # A backward pass takes 2 ms of 117, which is room for letters; a forward pass takes 1 ms.
+    assert (any(written["F"]), all(written["B"])) == (False, True)
+    assert all(trace.hovertemplate and len(trace.customdata) == 256 for trace in figure.data)
+    alone = plot.pipeline_schedule(laid_out("gpipe", 2, 512))
+    assert not any(any(trace.text) for trace in alone.data)
+    assert "letter" not in alone.layout.title.subtitle.text
+
+
 @pytest.mark.parametrize("kind", ["1f1b", "dualpipe_v", "zbv"])
 def test_the_title_states_the_bubble_of_the_analysis(kind):
     times = laid_out(kind, 4, 16)
