@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -95,8 +95,9 @@ def inference_capacity(
     """
     counts = [whole_number("batches", count, least=1) for count in batches]
     served = inference_node(model, [replace(node, batch=b * goal.samples) for b in counts])
-    binding = served[served["is_binding"]].drop_duplicates("batch_count").set_index("batch_count")
-    rows = [_row(binding.loc[b * goal.samples], node, goal, b) for b in counts]
+    binding = served[served["is_binding"]].drop_duplicates("batch_count").to_dict("records")
+    by_size = {row["batch_count"]: row for row in binding}
+    rows = [_row(by_size[b * goal.samples], node, goal, b) for b in counts]
     table = pd.DataFrame(rows, columns=list(INFERENCE_CAPACITY.columns))
     best = table["node_count"].notna()
     ordered = table[best].sort_values(["node_count", "latency_ns"], kind="stable")
@@ -104,7 +105,9 @@ def inference_capacity(
     return INFERENCE_CAPACITY.of(table)
 
 
-def _row(binding: pd.Series, node: InferenceNode, goal: ServiceGoal, batch: int) -> dict[str, Any]:
+def _row(
+    binding: Mapping[Hashable, Any], node: InferenceNode, goal: ServiceGoal, batch: int
+) -> dict[str, Any]:
     interval = batch * goal.samples / float(binding["throughput_per_s"])
     idle = max(float(binding["latency_ns"]) / 1e9, interval)
     is_shared = node.placement == "replicated" and node.cards > 1
