@@ -22,14 +22,14 @@ def test_the_bundled_job_gets_its_injected_faults_told(fleet_demo):
     shown = run(fleet_demo, "--tz", "UTC", "--top", 20, code=1).stdout
     assert "SYNTHETIC DATA" in shown
     for sentence in (
-        "GPU has fallen off the bus: the job stood still for 57 s and repeated 19 steps",
+        "1 GPU fell off the bus: the job stood still for 57 s and repeated 19 steps",
         "Rank 6 delays the other 7: its compute kernels take longer",
         "Rank 3 delays the other 7: it waits for its data loader",
         "1 of 12 GPUs is capped by its power limit",
     ):
         assert sentence in shown
     assert max(map(len, shown.splitlines())) <= 110
-    assert shown.index("GPU has fallen off the bus") < shown.index("Rank 6"), "ranked by cost"
+    assert shown.index("1 GPU fell off the bus") < shown.index("Rank 6"), "ranked by cost"
     assert "the root cause of a hang" in shown, "a missing kind of data would add it"
 
 

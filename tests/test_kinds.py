@@ -268,14 +268,14 @@ def test_a_folder_of_many_kinds_is_told_file_by_file(run, tmp_path):
         "kern.log": "failure logs",
         "rank0.json": "traces",
         "gpu.csv": "power logs",
-        "notes": "not recognised",
+        "notes": "unrecognized kind",
     }
     assert result.exit_code == 1
     flagged = re.findall(r"^! .*", result.stdout, re.MULTILINE)
     (apart,) = [line for line in flagged if line.startswith("! suspicious")]
     assert "share no time: of one job?" in apart
     assert [line for line in flagged if line != apart] == [
-        "! dropped                1  is of an unrecognized kind "
+        "! dropped                1  unrecognized kind "
         "(first: it begins with 'ask Ada about rank 3')"
     ]
 

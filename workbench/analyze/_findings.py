@@ -256,9 +256,10 @@ def _loader_doubt(loaded: Any) -> str:
     rows = quality[quality["finding"] == "suspicious"]
     files = quality.loc[quality["finding"] == "read", "source"].nunique()
     texts = [
-        f"the files have {same['count'].sum():,} {what}"
-        + f" (in {same['source'].nunique():,} of {files:,} files)" * (files > 1)
+        f"{f'{count:,} of {files:,} files' if files > 1 else 'the file'} "
+        f"{'have' if count > 1 else 'has'} {what} ({same['count'].sum():,})"
         for what, same in rows.groupby("what", sort=False)
+        for count in [same["source"].nunique()]
     ]
     return "; ".join(
         [*texts[:_MOST_DOUBTS], *["more: workbench check"][: len(texts) - _MOST_DOUBTS]]

@@ -494,7 +494,7 @@ def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:
     # Every file is listed, those without findings too: their kind is an answer.
     for source in [*by_source, *_unmentioned(result)]:
         kinds = result["kinds"].get(source)
-        kind_text = "" if kinds is None else f" {' and '.join(kinds) or 'not recognised'}"
+        kind_text = "" if kinds is None else f" {' and '.join(kinds) or 'unrecognized kind'}"
         typer.echo(f"{plain(source)}:{kind_text}")
         for row in by_source.get(source, ()):
             mark = " " if row["finding"] in harmless else "!"

@@ -50,7 +50,7 @@ _ADDS = {
 }
 
 
-_UNKNOWN = "is of an unrecognized kind"
+_UNKNOWN = "unrecognized kind"
 _MOST_NOT_READ = 5
 _SYNTHETIC = "SYNTHETIC DATA: all or some of it was simulated, not measured."
 

@@ -40,7 +40,7 @@ from workbench.load.kind_rules import HEAD_BYTES, Sample
 _LOOKED_AT_FILES = 200
 _SET_BESIDE = "holds {} as stored tables, beside others that are read; pass this folder alone"
 _DAMAGED_SET = "holds stored tables that are damaged; run 'workbench convert' again"
-UNKNOWN = "is of an unrecognized kind"
+UNKNOWN = "unrecognized kind"
 _OWN_TABLE = (
     "a table under names of its own is read in Python: load.power, load.failure_table and "
     "load.lifetimes take the names as columns"

@@ -238,13 +238,21 @@ def _with_data(
 
 @contextlib.contextmanager
 def _running(jobs: _Jobs, run: Callable[..., _Ran]) -> Iterator[Iterator[_Ran]]:
-    """Start notebooks side by side, two at most; yield what becomes of them in order."""
+    """Start notebooks side by side, two at most; yield what becomes of them in order.
+
+    The others start when the first is asked for: until then the first page is computed beside it.
+    """
     workers = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))
     # Left from the inside out: the end of the loop stops the kernels, then the threads end.
     with workers as pool, LoopThread() as loop:
-        running = [pool.submit(run, *job, loop=loop) for job in jobs]
+        running = [pool.submit(run, *job, loop=loop) for job in jobs[:1]]
+
+        def ended() -> Iterator[_Ran]:
+            running.extend(pool.submit(run, *job, loop=loop) for job in jobs[1:])
+            yield from (task.result() for task in running)
+
         try:
-            yield (task.result() for task in running)
+            yield ended()
         finally:
             for task in running:
                 task.cancel()

@@ -88,9 +88,8 @@ def test_spot_instances_taken_back_are_counted_per_file(real_data):
     removed = (folder / "p3-trace.csv").read_text().count(",remove,")
     bundle = load.bundle(folder, tz="UTC", progress=False)
     row = analyze.findings(bundle, rules=["leading_cause"]).findings.iloc[0]
-    assert row["finding"].startswith(
-        f"Spot instance taken back leads the failures: {removed} of {removed}"
-    )
+    assert row["finding"].startswith(f"{removed} of {removed} failures (98 % to 100 %)")
+    assert row["finding"].endswith("have one cause: spot instance taken back")
     others = len(bundle.failures.failures) - removed
     assert row["doubt"].startswith(f"{others} failures of ")
     assert "diagnose each file separately" in row["doubt"]

@@ -202,7 +202,7 @@ def test_diagnose_tells_of_lines_that_speak_of_an_error_and_that_no_rule_knows(t
     log_of(tmp_path, ["frobnicator0: fatal error 7", FATAL[0][0]])
     result = CliRunner().invoke(app, ["diagnose", str(tmp_path / "kern.log"), "--tz", "UTC"])
     assert result.exit_code == 1
-    assert "no rule knows" in " ".join(result.stderr.split())
+    assert "match no rule" in " ".join(result.stderr.split())
 
 
 SACCT = "JobID|State|ExitCode|Start|End|NNodes|NodeList\n{rows}"

@@ -122,5 +122,5 @@ def test_a_cause_never_explains_more_than_all_of_a_slowdown():
     row = _findings.findings(
         Bundle(operations=job.operations), rules=["slow_workers"]
     ).findings.iloc[0]
-    assert row["finding"] == "Few slow workers explain all of the slowdown"
+    assert row["finding"] == "A few slow workers explain all of the slowdown"
     assert "saves more than equal operations everywhere do" in row["doubt"]

@@ -229,7 +229,7 @@ def test_what_is_passed_over_is_told(tmp_path):
     assert told["README.md"] == ("skipped by design", "does not look like a trace")
     assert told["boot.log"] == ("skipped by design", "does not look like a trace")
     assert told["work.ipynb"] == ("skipped by design", "does not look like a trace")
-    assert told["._rank0.json"] == ("skipped by design", "is a hidden file")
+    assert told["._rank0.json"] == ("skipped by design", "hidden file")
     assert told["rank1.json"] == ("dropped", "is empty; get the file again")
     assert told["rank2.json.zst"][0] == "dropped"
     assert "zstd" in told["rank2.json.zst"][1]

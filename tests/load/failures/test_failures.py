@@ -220,7 +220,7 @@ def test_what_is_no_log_is_set_aside_and_what_is_unknown_left_out(tmp_path):
     quality["file"] = quality["source"].str.rpartition("/")[2]
     found = {row.file: (row.finding, row.what) for row in quality.itertuples()}
     assert found["README.md"] == found["truth.csv"]
-    assert found["README.md"] == ("skipped by design", "is documentation or data, no log")
+    assert found["README.md"] == ("skipped by design", "documentation or data, not a log")
     assert found["numbers.csv"] == ("dropped", "is in an unrecognized format")
     assert found["empty.log"] == ("dropped", "is empty; get the file again")
     assert found["utf16.log"][0] == "dropped"

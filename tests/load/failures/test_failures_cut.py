@@ -16,7 +16,7 @@ from workbench.tables import HARMLESS
 
 GIVEN = {"tz": "UTC", "year": 2025, "node": "n1", "progress": False}
 FABRIC = "[Feb 25 2025 14:01:{:02d}] [{}] [tid 71] {}\n"
-NO_END = "a last line without an end, which may be cut"
+NO_END = "last line without a line end, which may be cut"
 
 SAMPLES = {
     "kernel": "".join(kernel_line(second, code=79) for second in (10, 11)),

@@ -110,7 +110,7 @@ STAMPS = {
     "rsyslog": "2025-01-31T08:00:{s:02d}.000000+00:00 gpu7 kernel: [   12.3] {text}",
 }
 SAID = {"tz": "UTC", "year": 2025, "boot_time": "2025-01-31T08:00Z"}
-UNKNOWN = "lines that speak of an error and that no rule knows; not counted as failures"
+UNKNOWN = "lines that report an error but match no rule; not counted as failures"
 
 
 def loaded(folder, messages, form="{text}"):
@@ -191,7 +191,7 @@ def test_a_link_that_is_back_at_once_is_set_aside_and_one_that_stays_down_is_a_f
     port = "mlx5_core 0000:17:00.0 ens1f0np0: Link"
     flap = loaded(tmp_path, [f"{port} down", f"{port} up"], form)
     assert flap.failures.empty
-    assert "links and servers that were back before a job notices" in set(flap.quality["what"])
+    assert "links and servers that recovered before a job notices" in set(flap.quality["what"])
     late = loaded(tmp_path, [f"{port} down", *["eth9: up"] * 40, f"{port} up"], form)
     assert late.failures["code"].tolist() == ["link down"]
     booted = ["Linux version 5.15.0 (gcc)", f"{port} down", f"{port} up", f"{port} down"]

@@ -93,7 +93,7 @@ def test_local_time_needs_its_zone(tmp_path):
 def test_errors_of_slurm_that_no_rule_knows_are_counted(tmp_path):
     part = read(slurm_output, tmp_path, "srun: error: _server_read: fd 18 error reading header\n")
     assert part.failures.empty
-    assert findings(part)["errors of Slurm that no rule knows; not counted as failures"] == (
+    assert findings(part)["errors of Slurm that match no rule; not counted as failures"] == (
         "suspicious", 1,
     )  # fmt: skip
 

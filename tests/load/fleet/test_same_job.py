@@ -230,7 +230,7 @@ def test_equal_findings_of_many_files_are_one_line_and_keep_their_count(tmp_path
     assert len(shown.splitlines()) < 12
 
 
-@pytest.mark.parametrize("what", ["is of an unrecognized kind", "member {} is odd"])
+@pytest.mark.parametrize("what", ["unrecognized kind", "member {} is odd"])
 def test_folding_costs_in_proportion_to_the_findings(what):
     def cpu_s(count):
         rows = [

@@ -37,8 +37,8 @@ def test_bars_are_twice_the_residual_in_the_unit_of_the_axis(build):
     assert np.isnan(dots.error_y.array[2])
     assert dots.hovertext[1] == "rank 1: 3 ms ± 100 µs, from 9 collectives"
     assert title(figure) == (
-        "The clocks of 3 ranks are up to 3.00 ms apart; that of rank 1 is furthest off, "
-        "and they are known to 100 µs"
+        "The clocks of 3 ranks are up to 3.00 ms apart, beyond the 100 µs uncertainty; "
+        "that of rank 1 is furthest off"
     )
 
 

@@ -111,7 +111,7 @@ def test_the_loader_has_nothing_to_complain_about(log):
     assert noted == {
         "the file says that it is synthetic",
         "lines folded into the incident of another (300 s)",
-        "runs of a job that a log of another kind tells of as well; sum the rows of one source",
+        "runs of a job that a log of another kind also reports; sum the rows of one source",
     }
     assert len(log.nodes) <= 136
 

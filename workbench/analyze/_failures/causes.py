@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -145,11 +146,9 @@ def _only(values: pd.Series) -> str | None:
 def _wilson(
     count: NDArray[np.int64], total: int, confidence: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    from scipy import stats
-
     if total == 0:
         return np.zeros(len(count)), np.ones(len(count))
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
     share = count / total
     middle = share + z * z / (2 * total)
     reach = z * np.sqrt(share * (1 - share) / total + z * z / (4 * total * total))

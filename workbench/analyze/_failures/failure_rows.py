@@ -143,12 +143,12 @@ def poisson_interval(
     count: NDArray[Any], confidence_level: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the exact interval of Poisson means; from 0 where nothing was counted."""
-    from scipy import stats
+    from scipy.special import gammaincinv
 
-    # Garwood 1936: quantiles of chi-squared are those of Poisson counts.
+    # Garwood 1936: quantiles of gamma, half those of chi-squared, are those of Poisson counts.
     tail = (1 - confidence_level) / 2
-    low = np.where(count > 0, stats.chi2.ppf(tail, 2 * np.maximum(count, 1)) / 2, 0.0)
-    return low, stats.chi2.ppf(1 - tail, 2 * count + 2) / 2
+    low = np.where(count > 0, gammaincinv(np.maximum(count, 1), tail), 0.0)
+    return low, gammaincinv(count + 1, 1 - tail)
 
 
 def observed(failures: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:

@@ -296,11 +296,10 @@ def leading_cause(
     if (rows["category"] == "unknown").all():
         return
     confidence: Confidence = "high" if float(top["low_share"]) >= least_share else "medium"
-    name = str(top["cause"])
+    name = said_of(str(top["cause"]), len(rows[["node", "device"]].drop_duplicates()))
     yield Finding(
-        f"{name[0].upper()}{name[1:]} leads the failures: {int(top['failure_count'])} of "
-        f"{int(table['failure_count'].sum())} "
-        f"({top['low_share']:.0%} to {top['high_share']:.0%} of them)",
+        f"{int(top['failure_count'])} of {int(table['failure_count'].sum())} failures "
+        f"({top['low_share']:.0%} to {top['high_share']:.0%}) have one cause: {name}",
         where=_some(rows["node"]) or "hosts unknown",
         **cost_of(failing.outages_of(rows)).fields(failing.elsewhere),
         confidence=confidence,
@@ -330,13 +329,9 @@ def broken_gpu(failing: Failing, *, most_causes: float = 3) -> Iterator[Finding]
         places = (of_cause["node"] + " " + device).fillna(device + ", host not in the log")
         title = cause or f"{len(counts) - len(named)} other fatal GPU errors"
         gpus = f"{places.nunique()} GPU{'s' * (places.nunique() > 1)}"
-        title = (
-            f"{gpus} fell off the bus"
-            if title == "GPU has fallen off the bus"
-            else f"{title[0].upper()}{title[1:]} on {gpus}"
-        )
+        said = said_of(title, places.nunique())
         yield Finding(
-            title,
+            said if said != title else f"{title[0].upper()}{title[1:]} on {gpus}",
             where=_some(places),
             **cost_of(failing.outages_of(of_cause)).fields(
                 "" if of_cause["node"].notna().all() else "the log names no host; pass node="
@@ -357,12 +352,13 @@ def last_failure(failing: Failing) -> Iterator[Finding]:
     is_sure = row["category"] not in _NO_CAUSE
     later = [name for name in dict.fromkeys(rows["cause"].dropna()) if name != row["cause"]]
     yield Finding(
-        f"The log ends with this failure: {row['cause'] or row['code']}",
+        f"The log ends with this failure: {said_of(row['cause']) or row['code']}",
         where=_place_of(row),
         **cost_of(failing.outages_of(rows)).fields(_warned(rows)),
         confidence="low" if _warned(rows) else "high" if is_sure else "medium",
         evidence="load.failures(...).failures, explore.incidents (notebook 03)",
-        next_step=_action_of(row) + (f"; beside it: {', '.join(later[:3])}" if later else ""),
+        next_step=_action_of(row)
+        + (f"; reported with it: {', '.join(later[:3])}" if later else ""),
     )
 
 
@@ -390,6 +386,12 @@ def fatal_failure(failing: Failing, *, most_causes: float = 8) -> Iterator[Findi
             next_step="; ".join(list(actions)[:2]),
             told_by=failing.told_by(own) or "leading_cause" * (name in leading),
         )
+
+
+def said_of(cause: str, gpu_count: int = 1) -> str:
+    """Return a cause as a sentence; that of a driver without a verb in the past stays as it is."""
+    fell = f"{gpu_count} GPU{'s' * (gpu_count > 1)} fell off the bus"
+    return fell if cause == "GPU has fallen off the bus" else cause
 
 
 def _warned(rows: pd.DataFrame) -> str:
@@ -425,8 +427,8 @@ def lemon_node(failing: Failing, *, fewest_nodes: float = 5) -> Iterator[Finding
         # Only failures beyond the mean rate are its own: the others would strike any node.
         excess = (row.failure_count - row.expected_count) / row.failure_count
         yield Finding(
-            f"Node {row.node} failed {row.failure_count} times, {row.expected_count:.2g} were "
-            "to be expected: a lemon",
+            f"Node {row.node} is a lemon: it failed {row.failure_count} times, where "
+            f"{row.expected_count:.2g} failures are expected",
             where=f"{row.node}: {_some(causes, 3)}",
             **cost_of(failing.outages_of(own)).fields(share=excess),
             confidence="high" if row.adjusted_p_value_share < 0.01 else "medium",
@@ -450,7 +452,7 @@ def crash_loop(
         yield Finding(
             f"Job {job} failed up to {loops['run_count'].max()} times in a row{times}, each "
             f"within {within_h:g} h of the last",
-            where=f"job {job}, most often by {loops['primary_cause'].mode().iloc[0]}",
+            where=f"job {job}, most frequent cause: {loops['primary_cause'].mode().iloc[0]}",
             cost=hours * gpus if pd.notna(gpus) else None,
             cost_unit="GPU-hours" if pd.notna(gpus) else "",
             cost_basis="first to last failure of each series times the GPUs of the job"
@@ -588,13 +590,13 @@ def _hang_of_nobody(row: pd.Series, hung: Hung) -> Finding:
 # What each reason of a suspect means, for those who have not read its documentation.
 _HELD_UP_BY = {
     "never arrived": "a collective that the others have called was never called",
-    "mismatch": "another operation was called than by the others",
-    "stalled": "a collective that others have completed was not",
+    "mismatch": "another operation was called than on the other ranks",
+    "stalled": "a collective that other ranks have completed is still pending there",
     "not started": "the GPU has not started what the others have started",
     "stopped early": "the host stopped before its peers, which wait in the same operation",
     "deadlock": "ranks wait for each other in a circle",
-    "no dump": "no dump was left, and all others wait",
-    "all entered": "all have entered a collective that no rank completes",
+    "no dump": "no dump was left, and all other ranks wait",
+    "all entered": "all ranks have entered a collective that none completes",
 }
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from workbench.analyze._failures.findings import said_of
 from workbench.analyze._failures.goodput_model.checkpoints import checkpoint_optimum
 from workbench.analyze._fleet.incident_energy import NOT_TOLD, energy_waste, incident_energy
 from workbench.analyze._lib.finding_rules import Cost, Finding, needs, rule
@@ -124,7 +125,8 @@ def _interruption(logged: Logged, cause: str, rows: pd.DataFrame) -> Finding:
         "shorten detection and restart" if restart_s > work_s else "save checkpoints more often"
     )
     return Finding(
-        f"{cause}{times}: the job stood still for {restart_s:.3g} s and repeated {steps} steps",
+        f"{said_of(cause)}{times}: the job stood still for {restart_s:.3g} s and repeated "
+        f"{steps} steps",
         where=f"{hosts or 'host unknown'}, {'first ' if len(rows) > 1 else ''}{at}",
         **logged.cost(float(rows["lost_s"].sum())),
         cost_basis="time to the next step and time of the steps that were lost",

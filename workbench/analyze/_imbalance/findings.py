@@ -207,7 +207,7 @@ def slow_workers(
         f"DP rank {int(row.dp_rank)} stage {int(row.stage)}" for row in rows_of(slowest)
     )
     yield Finding(
-        f"Few slow workers explain {explained.words} of the slowdown",
+        f"A few slow workers explain {explained.words} of the slowdown",
         where=f"slowest: {named}",
         **operated.cost(explained.of_step),
         cost_basis="replayed step with the slow workers as fast as the others",

@@ -270,7 +270,7 @@ def communication_on_path(
         row,
         sentence,
         f"exposed communication {exposed_ns / 1e6:.3g} ms",
-        "leave communication as it is; speed up what the critical path goes through" if is_hidden
+        "leave communication as it is; speed up the work on the critical path" if is_hidden
         else "overlap it: smaller buckets, prefetch, another layout of ranks",
         told_by="exposed_communication",
     )  # fmt: skip

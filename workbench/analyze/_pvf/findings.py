@@ -145,8 +145,8 @@ def too_few_faults(injected: Injected, *, most_relative_width: float = 1.0) -> I
     if wide.empty:
         return
     yield Finding(
-        f"{len(wide)} of {len(table)} components are not known to a factor of two: too few faults "
-        "gave a wrong output",
+        f"The vulnerability of {len(wide)} of {len(table)} components is uncertain by more than a "
+        "factor of two: too few faults gave a wrong output",
         where=", ".join(
             f"{row.group} ({int(row.event_site_count)} of {int(row.site_count):,})"
             for row in rows_of(wide.head(4))

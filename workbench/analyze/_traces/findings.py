@@ -266,10 +266,10 @@ def host_bound(traced: Traced, *, least_share: float = 0.012) -> Iterator[Findin
     total = float(idle.median())
     yield Finding(
         f"The job is host-bound: GPUs are idle {total / traced.gpu_ns:.0%} of the time because "
-        "work is launched too late",
+        "the host launches work late",
         where=f"{ranks_text(traced.by_rank.index)}; mean kernel {mean_us:.3g} µs",
         **traced.cost(total),
-        cost_basis="idle time with an empty queue but for pauses, median rank",
+        cost_basis="idle time with an empty queue, without pauses, median rank",
         evidence="analyze.idle_time, plot.idle_time (notebook 01)",
         next_step="CUDA graphs, torch.compile or larger batches; fewer, larger kernels",
         # Most of it lies between kernels that are too short, which is the cause.
@@ -341,8 +341,8 @@ def gpus_unused(traced: Traced, *, least_share: float = 0.05) -> Iterator[Findin
     of_process = outside[process == shares.idxmax()]
     cost = float(of_process.mean())
     yield Finding(
-        f"GPUs of one process have no work for {share:.0%} of the time: it begins later than, or "
-        "ends before, that of other GPUs of the process",
+        f"GPUs of one process have no work for {share:.0%} of the time: they start later or finish "
+        "earlier than its other GPUs",
         where=ranks_text(of_process.index[of_process > 0]),
         cost=cost / 1e6,
         cost_unit="ms of the trace",
@@ -482,11 +482,11 @@ def data_loader(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
     if total < least_share * traced.gpu_ns:
         return
     yield Finding(
-        f"{'Every' if traced.step_count > 1 else 'The'} step waits for the data loader, "
-        f"{total / traced.gpu_ns:.0%} of the time",
+        f"{'Every' if traced.step_count > 1 else 'The'} step waits for the data loader for "
+        f"{total / traced.gpu_ns:.0%} of its time",
         where=ranks_text(traced.by_rank.index),
         **traced.cost(total),
-        cost_basis="time in the loader on the rank that waits least, as far as its GPU is idle",
+        cost_basis="time in the loader while the GPU is idle, on the rank that waits least",
         evidence="analyze.idle_time, explore.timeline (notebook 01)",
         next_step="more workers, prefetch_factor, pinned memory, or faster storage",
     )
@@ -748,7 +748,7 @@ def unclassified_kernels(traced: Traced, *, least_share: float = 0.1) -> Iterato
     if share < least_share:
         return
     yield Finding(
-        f"{share:.0%} of the kernel time is in kernels of unrecognized kind",
+        f"{share:.0%} of the kernel time is unlabelled",
         where=ranks_text(guessed.index),
         confidence="high",
         doubt="they count as compute",

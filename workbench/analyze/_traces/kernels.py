@@ -130,7 +130,7 @@ def kernel_kinds(events: pd.DataFrame, *, rules: Rules = None) -> pd.DataFrame:
 def unclassified_kernels(
     events: pd.DataFrame, *, rules: Rules = None, limit: int = 10
 ) -> pd.DataFrame:
-    """List the kernels that no rule knows, those with the longest total first.
+    """List the unlabelled kernels, those with the longest total first.
 
     Parameters
     ----------

@@ -116,6 +116,6 @@ def without_recovered(failures: pd.DataFrame, findings: Findings) -> pd.DataFram
     pause = (following["start_ns"] - ordered["start_ns"]).astype("Float64")
     is_short = is_back & (pause <= within_ns).fillna(value=False)
     is_short = is_short.reindex(failures.index) & ~is_end
-    remark = "links and servers that were back before a job notices"
+    remark = "links and servers that recovered before a job notices"
     findings.add("skipped by design", remark, int(is_short.sum()))
     return failures[~is_end & ~is_short].reset_index(drop=True)

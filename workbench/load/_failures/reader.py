@@ -388,7 +388,7 @@ def _attempts_counted_anew(logs: Sequence[LogPart], timeline: pd.DataFrame) -> l
     remark = "runs of a job whose attempts another file counts, too; load its runs from one file"
     first_source = runs.groupby(["job", "attempt"])["source"].transform("first")
     twice = runs["source"].ne(first_source) & ~anew
-    also = "runs of a job that a log of another kind tells of as well; sum the rows of one source"
+    also = "runs of a job that a log of another kind also reports; sum the rows of one source"
     return [*_by_file(runs[anew], remark), *_by_file(runs[twice], also, "noted")]
 
 

@@ -89,7 +89,7 @@ CUT_LINE = (
     "end)"
 )
 REST = "the rest, if there is one, of a file that ends without a line end"
-NO_END = "a last line without an end, which may be cut"
+NO_END = "last line without a line end, which may be cut"
 _LONGEST_BYTES = 1 << 16
 # No number and no word ends so: what follows could only be another cell.
 _CLOSING = b"}])|\"'"

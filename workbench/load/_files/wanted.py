@@ -48,14 +48,13 @@ _DATABASE_LOG = re.compile(
     rb"\x37\x7f\x06[\x82\x83]|\x18\xe2\x2d\x00|\x00\x2d\xe2\x18|\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 )
 
-_HIDDEN, _OTHER = "is a hidden file", "does not look like a trace"
+_HIDDEN, _OTHER = "hidden file", "does not look like a trace"
 _REPORT = (
-    "is a report of Nsight Systems, which nsys alone reads; export it: nsys export --type sqlite "
-    "FILE"
+    "report of Nsight Systems, which only nsys reads; export it: nsys export --type sqlite FILE"
 )
-_NO_LOG = "is documentation or data, no log"
-_NO_RESULT = "is code, documentation, a pickle or an array, no table of results"
-NO_DUMP = "is not a flight-recorder dump"
+_NO_LOG = "documentation or data, not a log"
+_NO_RESULT = "code, documentation, a pickle or an array, not a table of results"
+NO_DUMP = "not a flight-recorder dump"
 _READ_WITH_DATABASE = "belongs to the SQLite database beside it, with which it is read"
 GIVEN_BEFORE, REPLACED = "was given before", "is replaced by a later member of the same name"
 # Reasons to pass a file over that need nobody's attention.
@@ -165,7 +164,7 @@ def appearance(head: bytes, name: str = "") -> str:
     """
     if known := identity(head, name):
         return known
-    text = head.decode(errors="replace").lstrip()
+    text = head.lstrip()[:_JUDGED_BYTES].decode(errors="replace").lstrip()
     odd = sum(not (c.isprintable() or c.isspace()) or c == "\ufffd" for c in text)
     if 10 * odd > len(text):
         return f"binary data, it begins with the bytes {head[:8].hex(' ')}"
@@ -192,6 +191,7 @@ _TABLE = Path(__file__).with_name("foreign_files.csv")
 _SQLITE = b"SQLite format 3\0"
 _CREATED = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?[\"'`\[]?([\w ./-]{1,40})", re.IGNORECASE)
 _LISTED = 6
+_JUDGED_BYTES = 4096
 _LOOKED_AT_FIELDS, _LOOKED_AT_BYTES = 4, 64
 # Text holds nothing below a tab.
 _LEAST_OF_TEXT = 9

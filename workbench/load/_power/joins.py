@@ -24,7 +24,7 @@ _FLAT = (
     "entities of an unknown host that read the same single number at the same times as another "
     "file; a copy, or another idle host? Taken once; pass node= if they are two"
 )
-_TOLD_APART = "entities whose name another file has as well, for another thing; its file was added"
+_TOLD_APART = "entities whose name another file gives to another entity; the file was added"
 _UNNAMED = (
     "entities of an unknown host that another file may continue, after a long pause or as a "
     "counter; kept separate, pass node= to join them"

@@ -271,7 +271,7 @@ def number_of(value: object) -> float | None:
 
 
 _S_NS = 1_000_000_000
-_NOTED = "windows; the mean of each stands at its start and at its end, its energy in the counters"
+_NOTED = "windows; each has its mean at its start and end, and its energy in the counters"
 _MOST_PIECES = 1000
 
 

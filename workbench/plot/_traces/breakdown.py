@@ -324,7 +324,7 @@ def _claim(placed: pd.DataFrame, names: pd.Index) -> str:
         worst = f"that of rank {furthest['rank']}, furthest off, is not sure"
         return f"The {ranks} seem to be up to {apart} apart, but {worst}"
     worst = f"that of rank {furthest['rank']} is furthest off"
-    return f"The {ranks} are up to {apart} apart; {worst}, and they are known to {duration(agree)}"
+    return f"The {ranks} are up to {apart} apart, beyond the {duration(agree)} uncertainty; {worst}"
 
 
 def _doubts(clocks: pd.DataFrame, hidden: int) -> list[str]:

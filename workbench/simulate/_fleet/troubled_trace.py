@@ -264,7 +264,7 @@ def length_ns(history: History) -> int:
 def cost_ns(history: History, trouble: str) -> float:
     """Return the time that a job would save without a trouble, with the same noise.
 
-    Of slow launches it is all idle time of the median rank but for pauses; waiting for one
+    Of slow launches it is all idle time of the median rank without pauses; waiting for one
     another's hosts comes on top. Of exposed communication every transfer counts that nothing hides,
     not only what the trouble added; tiny kernels would have their work to do if fused.
     """

@@ -254,7 +254,7 @@ def test_an_error_that_the_watchdog_could_not_tell_from_a_timeout_is_one_failure
 def test_a_warning_that_speaks_of_an_error_no_rule_knows_is_no_harmless_one(tmp_path):
     text = "n1:1:2 [0] proxy.cc:1495 NCCL WARN [Proxy Progress] Failed to poll, unrecoverable\n"
     ((what, (finding, count)),) = findings(read(nccl_log, tmp_path, text)).items()
-    assert what.endswith("they speak of an error")
+    assert what.endswith("they report an error")
     assert (finding, count) == ("suspicious", 1)
 
 

@@ -218,7 +218,7 @@ DAMAGE = {
         "suspicious",
         "runs that took longer or shorter than Elapsed says; check the time zone",
     ),
-    "no end": (record(end="Unknown"), "suspicious", "ended runs without a time of end"),
+    "no end": (record(end="Unknown"), "suspicious", "runs that ended without an end time"),
     "no time": (record(end="soon"), "dropped", "stamps that are not times; they are missing"),
 }
 

@@ -78,7 +78,7 @@ def test_the_switch_of_the_public_run_is_an_estimate_on_a_clock_of_its_own(publi
 @pytest.mark.oracle
 def test_what_lies_beside_the_public_readings_is_told_and_needs_no_look(public):
     aside = public.quality[public.quality["finding"] == "skipped by design"]["what"].tolist()
-    assert "what the submitter worked out: Total Power Usage: 415.22 kWh" in aside
+    assert "a total that the submitter computed: Total Power Usage: 415.22 kWh" in aside
     assert "the log of a run, without power; load.job_log reads its steps" in aside
 
 

@@ -274,7 +274,7 @@ def test_users_rules_decide_before_the_shipped_ones(trace_file, engine):
     rows = launched(1, 1) + launched(2, 50, kernel="zzz_unheard_of")
     trace = load.traces(trace_file(rows), engine=engine, rules=rules)
     assert trace.events["kind"].dropna().tolist() == ["other", "compute"]
-    assert finding(trace, "no rule knows, counted as compute (50.0% of kernel time)") == 1
+    assert finding(trace, "unlabelled kernels, counted as compute (50.0% of kernel time)") == 1
 
 
 # --- metadata ----------------------------------------------------------------

@@ -289,7 +289,7 @@ def test_reports_are_refused_with_the_command_that_exports_them(tmp_path):
     with pytest.raises(LoadError, match="nsys export --type sqlite"):
         loaded(tmp_path)
     write(tmp_path / "run.sqlite", tables())
-    assert "nsys alone reads" in " ".join(told(loaded(tmp_path), "skipped by design"))
+    assert "which only nsys reads" in " ".join(told(loaded(tmp_path), "skipped by design"))
 
 
 # Hostile databases.

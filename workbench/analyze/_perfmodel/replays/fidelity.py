@@ -339,8 +339,8 @@ def limits_failed(row: Mapping[Any, Any], least: float, rules: GraphRules) -> di
     if row["unlaunched_share"] > rules.most_unlaunched_share:
         failed["most_unlaunched_share"] = (
             f"the trace has no launch of {100 * row['unlaunched_share']:.0f} % of the GPU work (at "
-            f"most {100 * rules.most_unlaunched_share:g} %), so a replay cannot tell when it could "
-            "have begun; record runtime calls too"
+            f"most {100 * rules.most_unlaunched_share:g} %), so a replay does not know when it "
+            "could have begun; record runtime calls too"
         )
     if row["halved_ratio"] > rules.most_halved_ratio:
         failed["most_halved_ratio"] = (
@@ -366,7 +366,7 @@ def _doubts(row: Mapping[Any, Any], *, has_graphs: bool) -> list[str]:
                else "keep their time")
         )  # fmt: skip
     if row["step_count"] < 2:
-        doubts.append("fewer than two steps: nothing shows how much they vary")
+        doubts.append("fewer than two steps, so their variation is unknown")
     return doubts
 
 

@@ -167,7 +167,7 @@ class _Log:
         if meaning is None:
             is_error = is_unknown_error(message)
             remark = "NCCL warnings that no rule recognizes as a failure"
-            remark += "; they speak of an error" if is_error else ""
+            remark += "; they report an error" if is_error else ""
             finding = "suspicious" if is_error else "skipped by design"
             self.findings.add(finding, remark, 1, f"line {number:,}: {one_line(message)[:120]}")
             return

@@ -419,7 +419,7 @@ def _check_times(runs: pd.DataFrame, findings: Findings) -> None:
     remark = "runs that took longer or shorter than Elapsed says; check the time zone"
     findings.add("suspicious", remark, int(off.sum()), _line(runs[off]))
     endless = ended & runs["end_ns"].isna()
-    remark = "ended runs without a time of end"
+    remark = "runs that ended without an end time"
     findings.add("suspicious", remark, int(endless.sum()), _line(runs[endless]))
     runs.loc[backwards, ["start_ns", "end_ns"]] = pd.NA
 

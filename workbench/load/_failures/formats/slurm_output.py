@@ -124,7 +124,7 @@ def _failure(text: str, settings: Given, label: str, number: int, findings: Find
     if match := _NODE.search(text):
         return usual | _of_state("NODE_FAIL") | {"node": match["node"]}
     if "srun: error: " in text or "slurmstepd: error: " in text:
-        remark = "errors of Slurm that no rule knows; not counted as failures"
+        remark = "errors of Slurm that match no rule; not counted as failures"
         findings.add("suspicious", remark, 1, f"line {number:,}: {one_line(text)[:160]}")
     return None
 

@@ -43,7 +43,7 @@ _WITHHELD = "messages that journalctl withheld; write the log with journalctl --
 _MARKS = (b'"MESSAGE":[', b'"MESSAGE": [', b'"MESSAGE" : [', b'"MESSAGE":null', b'"MESSAGE": null',
           b'"MESSAGE" : null', b" blob data]")  # fmt: skip
 _BLOB = re.compile(r"\[[\d.]{1,12}[BKMGT] blob data\]$")
-UNKNOWN = "lines that speak of an error and that no rule knows; not counted as failures"
+UNKNOWN = "lines that report an error but match no rule; not counted as failures"
 
 # Returns columns of table FAILURES for a message and its line number, or {} if it is none.
 Recognise = Callable[[str, int, Findings], dict[str, Any]]
@@ -152,7 +152,7 @@ class _Log:
         return failure
 
     def _doubt(self, text: str, number: int) -> None:
-        """Count a line that no rule knows if it speaks of an error."""
+        """Count a line that matches no rule if it reports an error."""
         if number != self._echo_line and is_unknown_error(text):
             where = f"line {number:,}: {shortened(text)[:_SHOWN_CHARS]}"
             self.findings.add("suspicious", UNKNOWN, 1, where)

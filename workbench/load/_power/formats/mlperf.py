@@ -201,7 +201,7 @@ class _Log:
     def _nothing(self) -> NoPowerError:
         label = self.findings.source
         if self.total:
-            return BesidePowerError(f"{label}: what the submitter worked out: {self.total}")
+            return BesidePowerError(f"{label}: a total that the submitter computed: {self.total}")
         if self.others:
             msg = f"{label}: the log of a run, without power; load.job_log reads its steps"
             return BesidePowerError(msg)
@@ -212,7 +212,7 @@ class _Log:
         last = f"line {int(readings['line'].iloc[-1]):,}"
         self.findings.add("truncated", text, max(self.open_spans, 0), last)
         scopes = readings["entity"].map({name: facts["scope"] for name, facts in entities.items()})
-        text = 'readings that do not say whether they are AC or DC; scope="node_ac" would'
+        text = 'readings that do not state whether they are AC or DC; pass scope="node_ac" if AC'
         self.findings.add("noted", text, int((scopes == "unknown").sum()))
         clocks = readings["entity"].map({n: facts.get("clock") for n, facts in entities.items()})
         text = "estimates, with an unsynchronized clock: their stamps are not those of the run"

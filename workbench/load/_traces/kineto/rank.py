@@ -384,7 +384,7 @@ def _bounded(
         busy, unknown = (int(dur[rows][of[rows]].sum()) for of in (work, unlike))
         if unknown:
             share = f"({unknown / busy:.1%} of kernel time)"
-            finding = f"kernels that no rule knows, counted as compute {share}"
+            finding = f"unlabelled kernels, counted as compute {share}"
             findings.add("noted", finding, int(unlike[rows].sum()))
     return replace(timed, dur=dur)
 
@@ -470,7 +470,7 @@ _TODAY = 1
 # No stream, as int32 and as uint32.
 _NO_STREAM = (-1, 4_294_967_295)
 
-_SKIPPED_PHASES = dict.fromkeys("stf", "flow arrows; the correlation column holds what they say")
+_SKIPPED_PHASES = dict.fromkeys("stf", "flow arrows, which repeat the column of correlations")
 _SKIPPED_PHASES |= {"M": "names and sort orders of processes and threads"}
 _DROPPED_PHASES = {
     "C": "counter events (phase C), which have no place here",

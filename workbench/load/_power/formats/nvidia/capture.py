@@ -29,7 +29,7 @@ _PERIOD = re.compile(r"(?:-d|--delay)[ =]?(\d+)")
 _DMON_PERIOD_S = 1.0
 _QUARTER_NS = 900 * SECOND
 _ZONE = "time zone of the stamps, told by the time of the capture"
-_SECTIONS = "sections of commands that tell no power"
+_SECTIONS = "sections of commands that report no power"
 _NOTHING = "sections whose power could not be read"
 
 
