@@ -14,6 +14,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.browser.controls import KERNEL
@@ -120,6 +121,22 @@ def test_zoom_legend_and_slider_survive_a_move_and_only_the_newest_state_is_draw
         drag(page)
         assert page.evaluate(STATE) == kept
         assert page.evaluate("figure => figure.isConnected", figure)
+
+
+def test_a_saved_notebook_shows_its_figure_where_no_kernel_knows_its_widgets(tmp_path, opened):
+    notebook = new_notebook(cells=[new_code_cell(DRAW), new_code_cell(SHOW)], metadata=KERNEL)
+    NotebookClient(notebook, store_widget_state=False).execute()
+    (tmp_path / "notebooks").mkdir()
+    nbformat.write(notebook, tmp_path / "notebooks" / "view.ipynb")
+    with (
+        serving(tmp_path, "jupyterlab") as server,
+        opened(f"{server}/{PLACES['jupyterlab']}", policy=False) as page,
+    ):
+        title = page.locator(".jp-OutputArea-output .gtitle")
+        title.first.wait_for(timeout=START_S * 1000)
+        assert title.all_text_contents() == ["level 20"]
+        assert "model not found" not in page.locator(".jp-Notebook").inner_text()
+        end_kernels(server)
 
 
 def run_all(page):

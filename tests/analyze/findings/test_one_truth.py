@@ -105,7 +105,7 @@ def test_what_a_loader_doubts_stands_with_every_finding_that_rests_on_it(what, c
     doubted = dataclasses.replace(log, quality=QUALITY.of(pd.DataFrame([row | {"where": None}])))
     sure, unsure = (analyze.findings(Bundle(failures=each)).findings for each in (log, doubted))
     assert unsure["finding"].tolist() == sure["finding"].tolist()
-    assert unsure["doubt"].str.contains(f"{count:,} {what}", regex=False).all()
+    assert unsure["doubt"].str.contains(f"the file has {what} ({count:,})", regex=False).all()
     assert not unsure["confidence"].eq("high").any()
 
 

@@ -482,8 +482,8 @@ def data_loader(traced: Traced, *, least_share: float = 0.015) -> Iterator[Findi
     if total < least_share * traced.gpu_ns:
         return
     yield Finding(
-        f"{'Every' if traced.step_count > 1 else 'The'} step waits for the data loader for "
-        f"{total / traced.gpu_ns:.0%} of its time",
+        f"{'Every' if traced.step_count > 1 else 'The'} step waits {total / traced.gpu_ns:.0%} of "
+        "its time for the data loader",
         where=ranks_text(traced.by_rank.index),
         **traced.cost(total),
         cost_basis="time in the loader while the GPU is idle, on the rank that waits least",

@@ -189,6 +189,8 @@
       var wide = legend.reduce(function (all, trace) { return Math.max(all, trace.name.length); }, 0);
       var rows = Math.ceil(legend.length / Math.max(1, Math.floor(width / (48 + 6.4 * wide))));
       copy.height += 20 * Math.max(rows - 1, 0);
+      // Several rows hang lower, onto the title of an axis above the plot.
+      if (rows > 1 && copy.legend.y > 1) copy.legend.y += 10 / copy.height;
     }
     return copy;
   }
