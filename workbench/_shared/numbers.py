@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,20 @@ def share_between(name: str, value: Any) -> float:
         msg = f"{name} must be between 0 and 1 (95 % is 0.95), not {value!r}"
         raise WorkbenchError(msg)
     return float(value)
+
+
+def wilson_interval(share: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
+    """Return the interval of Wilson; missing without trials."""
+    share, trials = np.asarray(share, dtype=float), np.asarray(trials, dtype=float)
+    # No trials give no interval, not one from 0 to 1.
+    trials = np.where(trials > 0, trials, np.nan)
+    z = -NormalDist().inv_cdf((1 - confidence_level) / 2)
+    centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    half = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) * z / (1 + z**2 / trials)
+    # Rounding would leave the end just beside 0 or 1.
+    low = np.where(share <= 0, 0.0, np.maximum(centre - half, 0))
+    high = np.where(share >= 1, 1.0, np.minimum(centre + half, 1))
+    return np.minimum(low, share), np.maximum(high, share)
 
 
 def significant(value: float, count: int = 3) -> str:

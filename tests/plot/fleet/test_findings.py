@@ -189,6 +189,22 @@ def test_the_dashboard_counts_what_was_loaded(page, bundle) -> None:
     assert f"{len(bundle.power.power):,} readings" in rows["power logs"].text
 
 
+def test_a_clock_with_a_zero_of_its_own_is_not_put_on_the_axis_of_the_day(found) -> None:
+    logs = load.bundle(datasets.path("fleet-demo") / "power", tz="UTC", progress=False)
+    of_day = plot.dashboard(found, logs).html
+    power, entities = logs.power.power, logs.power.entities.copy()
+    own = entities["entity"].iloc[0]
+    is_own = power["entity"] == own
+    shifted = power["time_ns"].where(~is_own, power["time_ns"] - power["time_ns"].min())
+    entities.loc[entities["entity"] == own, "clock"] = "own"
+    mixed = replace(logs.power, power=power.assign(time_ns=shifted), entities=entities)
+    shown = plot.dashboard(found, replace(logs, power=mixed)).html
+    spans = [BeautifulSoup(text, "html.parser").select(".facts li")[-1].text
+             for text in (of_day, shown)]  # fmt: skip
+    assert spans[0] == spans[1]
+    assert "from 2026-01-12" in spans[0]
+
+
 def test_the_dashboard_names_what_would_fill_a_page_that_is_not_there(page) -> None:
     told = page.select_one("#domains .soft").text
     assert "workload imbalance (needs job operations or document lengths)" in told

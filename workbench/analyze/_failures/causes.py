@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from workbench._shared.incidents import fold
-from workbench._shared.numbers import share_between
+from workbench._shared.numbers import share_between, wilson_interval
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
     counted,
@@ -84,13 +82,13 @@ def cause_shares(
     counts = counts.sort_values("failure_count", ascending=False, kind="stable", ignore_index=True)
     count = counts["failure_count"].to_numpy(dtype="int64")
     total = int(count.sum())
-    low, high = _wilson(count, total, confidence)
+    low, high = wilson_interval(count / max(total, 1), total, confidence)
     # Where nothing failed, shares are unknown rather than 0.
     total_or_nan = np.nan if total == 0 else float(total)
     table = counts.assign(
         failure_share=pd.array(count / total_or_nan, dtype="Float64"),
-        low_share=low,
-        high_share=high,
+        low_share=np.nan_to_num(low),
+        high_share=np.nan_to_num(high, nan=1.0),
         cumulative_share=pd.array(np.minimum(count.cumsum() / total_or_nan, 1.0), dtype="Float64"),
     )
     table = CAUSE_SHARES.cast(table)
@@ -141,19 +139,6 @@ def _of_counts(
 
 def _only(values: pd.Series) -> str | None:
     return str(values.iloc[0]) if values.nunique() == 1 else None
-
-
-def _wilson(
-    count: NDArray[np.int64], total: int, confidence: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    if total == 0:
-        return np.zeros(len(count)), np.ones(len(count))
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    share = count / total
-    middle = share + z * z / (2 * total)
-    reach = z * np.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    scale = 1 + z * z / total
-    return np.maximum((middle - reach) / scale, 0.0), np.minimum((middle + reach) / scale, 1.0)
 
 
 # Incidents: the lines of one burst, counted once.

@@ -9,7 +9,7 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from workbench._shared.numbers import share_between, whole_number
+from workbench._shared.numbers import share_between, whole_number, wilson_interval
 from workbench.errors import WorkbenchError
 from workbench.tables import PROPORTION
 
@@ -202,20 +202,6 @@ def binomial_interval(events: Any, trials: Any, confidence_level: float) -> tupl
     low = scipy.stats.beta.ppf(tail, np.where(events > 0, events, 1), non_events + 1)
     high = scipy.stats.beta.isf(tail, events + 1, np.where(non_events > 0, non_events, 1))
     return np.where(events > 0, low, 0.0), np.where(non_events > 0, high, 1.0)
-
-
-def wilson_interval(share: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
-    """Return the interval of Wilson; missing without trials."""
-    share, trials = np.asarray(share, dtype=float), np.asarray(trials, dtype=float)
-    # No trials give no interval, not one from 0 to 1.
-    trials = np.where(trials > 0, trials, np.nan)
-    z = scipy.stats.norm.isf((1 - confidence_level) / 2)
-    centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
-    half = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) * z / (1 + z**2 / trials)
-    # Rounding would leave the end just beside 0 or 1.
-    low = np.where(share <= 0, 0.0, np.maximum(centre - half, 0))
-    high = np.where(share >= 1, 1.0, np.minimum(centre + half, 1))
-    return np.minimum(low, share), np.maximum(high, share)
 
 
 # Bounds of doubts_of_events, measured on all faults of a DLRM.

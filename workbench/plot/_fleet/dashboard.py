@@ -25,6 +25,7 @@ _DOMAINS = {
 _NAMES = {
     "traces": "traces", "imbalance": "workload imbalance", "failures": "failures",
     "pvf": "fault injection", "power": "power", "fleet": "the job as a whole",
+    "perfmodel": "performance model",
 }  # fmt: skip
 # The shortest way to data of a kind.
 _SOURCES = {
@@ -158,7 +159,10 @@ def _spans(bundle: Bundle) -> list[tuple[str, str]]:
     elif bundle.job is not None and len(bundle.job.steps):
         spans.append((bundle.job.steps["start_ns"].min(), bundle.job.steps["end_ns"].max()))
     if bundle.power is not None and len(bundle.power.power):
-        times = bundle.power.power["time_ns"]
+        # Meters that count from a zero of their own say nothing about those of the day.
+        clocks, power = bundle.power.entities.set_index("entity")["clock"], bundle.power.power
+        is_of_day = power["entity"].map(clocks).eq("epoch")
+        times = power.loc[is_of_day if is_of_day.any() else slice(None), "time_ns"]
         spans.append((times.min(), times.max()))
     if bundle.trace is not None and len(bundle.trace.ranks):
         spans.append((bundle.trace.ranks["first_ns"].min(), bundle.trace.ranks["last_ns"].max()))
