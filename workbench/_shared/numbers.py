@@ -60,7 +60,7 @@ def share_between(name: str, value: Any) -> float:
     return float(value)
 
 
-def wilson_interval(share: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
+def wilson(share: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
     """Return the interval of Wilson; missing without trials."""
     share, trials = np.asarray(share, dtype=float), np.asarray(trials, dtype=float)
     # No trials give no interval, not one from 0 to 1.

@@ -238,10 +238,7 @@ def _with_data(
 
 @contextlib.contextmanager
 def _running(jobs: _Jobs, run: Callable[..., _Ran]) -> Iterator[Iterator[_Ran]]:
-    """Start notebooks side by side, two at most; yield what becomes of them in order.
-
-    The others start when the first is asked for: until then the first page is computed beside it.
-    """
+    """Start one notebook, and two at a time from the first wait on; yield their ends in order."""
     workers = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))
     # Left from the inside out: the end of the loop stops the kernels, then the threads end.
     with workers as pool, LoopThread() as loop:

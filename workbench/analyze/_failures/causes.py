@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from workbench._shared.incidents import fold
-from workbench._shared.numbers import share_between, wilson_interval
+from workbench._shared.numbers import share_between, wilson
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
     counted,
@@ -82,7 +82,7 @@ def cause_shares(
     counts = counts.sort_values("failure_count", ascending=False, kind="stable", ignore_index=True)
     count = counts["failure_count"].to_numpy(dtype="int64")
     total = int(count.sum())
-    low, high = wilson_interval(count / max(total, 1), total, confidence)
+    low, high = wilson(count / max(total, 1), total, confidence)
     # Where nothing failed, shares are unknown rather than 0.
     total_or_nan = np.nan if total == 0 else float(total)
     table = counts.assign(

@@ -357,8 +357,7 @@ def last_failure(failing: Failing) -> Iterator[Finding]:
         **cost_of(failing.outages_of(rows)).fields(_warned(rows)),
         confidence="low" if _warned(rows) else "high" if is_sure else "medium",
         evidence="load.failures(...).failures, explore.incidents (notebook 03)",
-        next_step=_action_of(row)
-        + (f"; reported with it: {', '.join(later[:3])}" if later else ""),
+        next_step=_action_of(row) + (f"; also seen: {', '.join(later[:3])}" if later else ""),
     )
 
 

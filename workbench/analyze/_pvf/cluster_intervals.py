@@ -9,7 +9,7 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from workbench._shared.numbers import share_between, whole_number, wilson_interval
+from workbench._shared.numbers import share_between, whole_number, wilson
 from workbench.errors import WorkbenchError
 from workbench.tables import PROPORTION
 
@@ -123,7 +123,7 @@ def running_intervals(
     """Return share, intervals and sites with events after each number of sites, or of trials."""
     estimate = running_estimates(wrong, judged, looks)
     low, high, _ = cluster_interval(estimate, trials, confidence_level)
-    below, above = wilson_interval(estimate.share, trials, confidence_level)
+    below, above = wilson(estimate.share, trials, confidence_level)
     return pd.DataFrame(
         {"site_count": looks, "pvf": estimate.share, "low": low, "high": high,
          "independent_low": below, "independent_high": above,
@@ -297,7 +297,7 @@ def proportion(
         share * (1 - share) / trials
     )
     ends = {
-        "wilson": wilson_interval(share, trials, confidence_level),
+        "wilson": wilson(share, trials, confidence_level),
         "clopper_pearson": binomial_interval(events, trials, confidence_level),
         "wald": (max(share - half, 0.0), min(share + half, 1.0)),
     }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench._shared.numbers import wilson_interval
+from workbench._shared.numbers import wilson
 from workbench.analyze._pvf import cluster_intervals as intervals
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.cluster_intervals import EXACT, Clusters, Estimates
@@ -149,7 +149,7 @@ def _intervals(
 
     trials = total(judged)
     low, high, method = intervals.cluster_interval(estimate, trials, rules.confidence_level)
-    below, above = wilson_interval(estimate.share, trials, rules.confidence_level)
+    below, above = wilson(estimate.share, trials, rules.confidence_level)
     # The design effect is the variance over that of as many independent trials.
     independent = estimate.share * (1 - estimate.share) / np.where(trials > 0, trials, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):

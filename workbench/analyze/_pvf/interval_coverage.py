@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench import tables
-from workbench._shared.numbers import share_between, whole_number, wilson_interval
+from workbench._shared.numbers import share_between, whole_number, wilson
 from workbench.analyze._pvf import cluster_intervals as intervals
 from workbench.analyze._pvf.cluster_intervals import Estimates
 from workbench.analyze._pvf.groups import bit_role, groups, rules_told
@@ -222,7 +222,7 @@ def _covered(
     )
     ends = {
         "clustered": (low, high),
-        "independent": wilson_interval(estimate.share, trial_count, confidence_level),
+        "independent": wilson(estimate.share, trial_count, confidence_level),
     }
     error = float(np.sqrt(np.mean((estimate.share - exact) ** 2)))
     divisor = exact if exact > 0 else np.nan

@@ -9,13 +9,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from workbench._shared.numbers import (
-    not_negative,
-    positive,
-    share_between,
-    whole_number,
-    wilson_interval,
-)
+from workbench._shared.numbers import not_negative, positive, share_between, whole_number, wilson
 from workbench.analyze._pvf import cluster_intervals as intervals
 from workbench.analyze._pvf.allocation import site_shares
 from workbench.analyze._pvf.groups import Rules, groups, rules_told
@@ -167,7 +161,7 @@ def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> 
 
 def _caught(residual: Any, tolerance: float) -> dict[str, float]:
     share = float(np.mean(~(residual <= tolerance)))
-    low, high = wilson_interval(share, len(residual), _LEVEL)
+    low, high = wilson(share, len(residual), _LEVEL)
     return {
         "fault_count": len(residual),
         "detected_share": share,

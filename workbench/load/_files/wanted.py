@@ -191,8 +191,7 @@ _TABLE = Path(__file__).with_name("foreign_files.csv")
 _SQLITE = b"SQLite format 3\0"
 _CREATED = re.compile(rb"CREATE TABLE (?:IF NOT EXISTS )?[\"'`\[]?([\w ./-]{1,40})", re.IGNORECASE)
 _LISTED = 6
-_JUDGED_BYTES = 4096
-_LOOKED_AT_FIELDS, _LOOKED_AT_BYTES = 4, 64
+_LOOKED_AT_FIELDS, _LOOKED_AT_BYTES, _JUDGED_BYTES = 4, 64, 4096
 # Text holds nothing below a tab.
 _LEAST_OF_TEXT = 9
 _LONGEST_VARINT = 10
