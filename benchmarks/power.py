@@ -1,4 +1,4 @@
-"""How fast the power of a fleet is added up, sampled and read, against DuckDB.
+"""How fast the power of a fleet is added up and read, against DuckDB.
 
     python benchmarks/power.py [--gpus N] [--hours N] [--rounds N] [--no-peer]
 
@@ -32,7 +32,7 @@ if not __package__:
 
 from benchmarks._measure import machine, read_once
 from benchmarks._table import RESULTS, Row, publish
-from workbench import analyze, load
+from workbench import load
 
 ROOT = Path(__file__).resolve().parents[1]
 START_MS = 1_700_006_400_000
@@ -77,7 +77,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--gpus", type=int, default=1_152)
     parser.add_argument("--hours", type=int, default=24)
-    parser.add_argument("--points", type=int, default=100_000_000, help="length of the long series")
     parser.add_argument("--lines", type=int, default=2_000_000, help="lines of nvidia-smi")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-peer", action="store_true", help="measure the workbench only")
@@ -93,7 +92,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             files = write_fleet(folder / kind, options.gpus, options.hours, kind)
             rows += _fleet(files, kind, options, python)
         rows += _nvidia_smi(folder, options.lines, options.rounds)
-    rows += _sampled(options.points, options.rounds)
     publish("power", rows, about, [_remark(options, python)], options.out)
     return 0
 
@@ -239,28 +237,6 @@ def _nvidia_smi(folder: Path, lines: int, rounds: int) -> Iterator[Row]:
     seconds = _seconds(lambda: load.power(path, tz="UTC", node="a", progress=False), rounds)
     what = f"load nvidia-smi CSV ({count:,} lines, {path.stat().st_size / 1e6:.0f} MB)"
     yield Row(what, f"{seconds:.2f} s", "", count / seconds / 1e6, 0.8, "M lines/s")
-
-
-def _sampled(points: int, rounds: int) -> Iterator[Row]:
-    series = pd.DataFrame(
-        {
-            "time_ns": np.arange(points, dtype=np.int64) * 1_000_000_000,
-            "power_w": np.random.default_rng(7).uniform(300, 700, points),
-            "entity_count": np.broadcast_to(np.int64(1), points),
-            "expected_count": np.broadcast_to(np.int64(1), points),
-            "covered_share": np.broadcast_to(1.0, points),
-        },
-        copy=False,
-    )
-    spike = points // 3
-    series.loc[spike, "power_w"] = 5_000.0
-    seconds = _seconds(lambda: analyze.power_sampled(series), rounds)
-    kept = analyze.power_sampled(series)
-    if spike not in set(kept["row"]):
-        msg = "the sampled series lost a spike"
-        raise RuntimeError(msg)
-    what = f"{points:,} readings to {len(kept):,}, every spike kept"
-    yield Row(what, f"{seconds:.2f} s", "", seconds, 0.3, "s", smaller_is_better=True)
 
 
 def _seconds(action: Callable[[], object], rounds: int) -> float:

@@ -277,7 +277,6 @@ from ._power.curve import Extrapolation as Extrapolation, extended_curve as exte
 from ._power.grid import power_grid as power_grid, power_totals as power_totals
 from ._power.grid_check import grid_check as grid_check
 from ._power.grid_check import GridSpec as GridSpec, grid_spec as grid_spec
-from ._power.hierarchy import power_hierarchy as power_hierarchy
 from ._power.curve import power_knees as power_knees
 from ._power.grid import power_of_scope as power_of_scope
 from ._power.energy import overhead_w_measured as overhead_w_measured
@@ -290,23 +289,18 @@ from ._power.curve import (
     published_curve as published_curve,
     published_gains as published_gains,
 )
-from ._power.energy import pue as pue
 from ._power.spectrum import power_ramps as power_ramps
-from ._power.grid import power_sampled as power_sampled
 from ._power.loads import power_loads as power_loads, single_feed as single_feed
 from ._power.management import POWER_POLICIES as POWER_POLICIES
 from ._power.management import FeedShortage as FeedShortage, PowerPolicy as PowerPolicy
 from ._power.management import power_management as power_management
 from ._power.provisioning import demand_response as demand_response
-from ._power.provisioning import oversubscription as oversubscription
 from ._power.smoothing import power_smoothing as power_smoothing
 from ._power.smoothing import SmoothingPlan as SmoothingPlan
-from ._power.smoothing import smoothing_plans as smoothing_plans
 from ._power.smoothing import smoothing_summary as smoothing_summary
 from ._power.spectrum import power_peaks as power_peaks, power_spectrum as power_spectrum
 from ._power.spectrum import power_swings as power_swings
 from ._power.grid import power_sum as power_sum
-from ._power.hierarchy import power_residual as power_residual, power_tree as power_tree
 
 # Communication at scale
 from ._communication.collective_bandwidth import (
@@ -357,7 +351,6 @@ from ._communication.local_training import (
     local_training_rate as local_training_rate,
     local_training_sweep as local_training_sweep,
     scaled_regions as scaled_regions,
-    staleness as staleness,
     time_to_loss as time_to_loss,
 )
 

@@ -141,19 +141,14 @@ from ._perfmodel.critical_path import slack as slack
 from ._perfmodel.critical_path import what_if as what_if
 
 # Power and energy
-from ._power.spectrum import band_shares as band_shares
 from ._power.capping import capping_events as capping_events
 from ._power.capping import capping_blame as capping_blame, capping_cost as capping_cost
 from ._power.curve import power_curve as power_curve, power_knees as power_knees
 from ._power.energy import energy as energy
 from ._power.smoothing import grid_check as grid_check
-from ._power.hierarchy import power_hierarchy as power_hierarchy
 from ._power.management import power_management as power_management
 from ._power.management import demand_response as demand_response
 from ._power.curve import provisioning as provisioning
-from ._power.hierarchy import pue as pue
-from ._power.spectrum import power_ramps as power_ramps
-from ._power.hierarchy import power_residual as power_residual
 from ._power.smoothing import power_smoothing as power_smoothing
 from ._power.smoothing import smoothing_summary as smoothing_summary
 from ._power.spectrum import power_spectrum as power_spectrum
@@ -193,7 +188,6 @@ from ._communication.local_training import (
     local_training as local_training,
     local_training_rate as local_training_rate,
     local_training_sweep as local_training_sweep,
-    staleness as staleness,
     time_to_loss as time_to_loss,
 )
 

@@ -392,18 +392,6 @@ LOCAL_TRAINING_EVENTS = table("""
         merges
 """)
 
-STALENESS = table("""
-    staleness: One row per scheme, kind of exchange and who exchanges: how old models are.
-
-    scheme: category - scheme, as in local_training_rate
-    event: category - update of a worker or push of a region
-    region: category - region
-    worker: Int32? >=0 - worker; missing for pushes
-    event_count: int64 >=1 - exchanges counted
-    low_count: float64 >=0 - updates by others meanwhile, 5th percentile
-    median_count: float64 >=0 - the same, median
-    high_count: float64 >=0 - the same, 95th percentile
-""")
 
 LOCAL_TRAINING_LOSSES = table("""
     local_training_losses: One row per evaluation of the global model of a training run.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from workbench.tables.table import Table, columns, table
+from workbench.tables.table import table
 from workbench.tables.traces import Loaded, flagged_text
 
 # Power telemetry as loaded, and the log of the job that drew it.
@@ -247,88 +247,6 @@ ENERGY_TOTAL = table("""
     expected_count: int64 >=0 - entities there are
 """)
 
-# Power along the delivery tree: sums, what no meter explains, PUE, headroom.
-
-
-POWER_TREE = table("""
-    power_tree: One row per entity in the delivery tree and cell of time, in order of the topology
-    and time: its power, and that of its parts. Its parts are the nearest meters below it, and what
-    has neither a meter nor anything below it.
-
-    time_ns: int64 - start of the cell; ns since the Unix epoch, or since an own zero where
-        `entities.clock` is own
-    entity: category - what is fed
-    power_w: float64? >=0 - by its own meter if it has one, else of its parts; missing where unknown
-    parts_w: float64? >=0 - sum of its parts; missing where too few are known, and where there are
-        none
-    is_metered: bool - whether it has a meter of its own
-    entity_count: int64 >=0 - parts with a value
-    expected_count: int64 >=0 - parts there are
-    covered_share: float64 0..1 - entity_count / expected_count; without parts, 1 where its meter
-        has a value, else 0
-""")
-
-POWER_RESIDUAL = table("""
-    power_residual: One row per metered entity with parts and cell of time: what its meter shows and
-    its parts do not.
-
-    time_ns: int64 - start of the cell; ns since the Unix epoch, or since an own zero where
-        `entities.clock` is own
-    entity: category - what has a meter and parts
-    metered_w: float64? >=0 - by its own meter
-    parts_w: float64? >=0 - sum of its parts
-    residual_w: float64? - metered_w - parts_w, missing with either
-    residual_ratio: float64? - residual_w / metered_w
-    is_negative: bool - whether the parts draw more than the meter shows
-    covered_share: float64 0..1 - of its parts with a value
-""")
-
-PUE = table("""
-    pue: One row per window of time: energy of the facility over energy of its IT.
-
-    start_ns: int64 - start of the window; ns since the Unix epoch, or since an own zero where
-        `entities.clock` is own
-    end_ns: int64 - end of the window; ns since the Unix epoch, or since an own zero where
-        `entities.clock` is own
-    facility_j: float64? >=0 - energy of the cells that both have; missing if none
-    it_j: float64? >=0 - energy of the cells that both have; missing if none
-    pue_ratio: float64? >=0 - facility_j / it_j; missing if no cell has both
-    covered_share: float64 0..1 - of the window in which both are known
-    is_below_one: bool - less for the facility than for its IT: meters disagree
-""")
-
-POWER_HIERARCHY = table("""
-    power_hierarchy: One row per entity in the delivery tree, in order of the topology: how near its
-    power comes to its limit, how its children's peaks coincide, and what headroom can be used.
-
-    entity: str - what is fed
-    parent: str? - what feeds it; missing at the root
-    level: str - gpu, node, rack, panel, switchboard, msb, utility, ...
-    is_metered: bool - whether it has a meter of its own
-    child_count: int64 >=0 - entities it feeds directly
-    known_count: int64 >=0 - of them, those with any value
-    nameplate_w: float64? >=0 - rated power
-    limit_w: float64? >=0 - what its feed allows
-    mean_w: float64? >=0 - mean over the known cells
-    p99_w: float64? >=0 - 99th percentile of the known cells
-    peak_w: float64? >=0 - highest known cell
-    peaks_w: float64? >=0 - sum of the peaks that the known children have on their own, over common
-        cells
-    diversity_ratio: float64? >=1 - peaks_w / peak of the children's sum
-    coincidence_share: float64? 0..1 - 1 / diversity
-    common_share: float64 0..1 - of the cells in which all known children have a value
-    load_factor_share: float64? 0..1 - mean_w / peak_w
-    peak_nameplate_ratio: float64? >=0 - peak_w / nameplate_w
-    peak_limit_ratio: float64? >=0 - peak_w / limit_w
-    p99_limit_ratio: float64? >=0 - p99_w / limit_w
-    nameplates_limit_ratio: float64? >=0 - sum of the children's nameplates / limit_w
-    p99s_limit_ratio: float64? >=0 - sum of the children's own p99_w / limit_w
-    headroom_w: float64? - limit_w - peak_w; below 0 if over it
-    usable_headroom_w: float64? >=0 - what could be added below it within all limits
-    stranded_w: float64? >=0 - headroom that limits above or below make useless
-    covered_share: float64 0..1 - of its time and parts that are known
-""")
-
 # Power of whole fleets over long times, in fewer numbers.
 
 POWER_ROLLUP = table("""
@@ -347,16 +265,6 @@ POWER_ROLLUP = table("""
     energy_j: float64? >=0 - energy of the covered time, straight lines between readings; missing
         where none is covered
     covered_share: float64 0..1 - of the cell that lies between readings near enough to know it
-""")
-
-POWER_SAMPLED = table("""
-    power_sampled: One row per reading that a line through a long series must not lose, in order of
-    time.
-
-    time_ns: int64 - instant of the reading; ns since the Unix epoch, or since an own zero where
-        `entities.clock` is own
-    power_w: float64? >=0 - power; missing where a gap begins or ends
-    row: int64 >=0 - row of the series that it was, from 0
 """)
 
 
@@ -607,19 +515,6 @@ DEMAND_RESPONSE = table("""
     doubt: str - what the numbers rest on; empty if nothing
 """)
 
-OVERSUBSCRIPTION = table("""
-    oversubscription: One row per number of machines on the same feeds: how often they are capped,
-    and what they do together.
-
-    machines_ratio: float64 >=0 - machines / those there are, with loads of the same kind
-    capped_time_share: float64 0..1 - of the instants, those with any load capped
-    lost_share: float64 0..1 - speed lost to caps, mean over GPUs and instants
-    throughput_ratio: float64 >=0 - machines_ratio x (1 - lost_share)
-    unused_share: float64? 0..1 - of the limits of the roots, what is not drawn on average
-    below_floor_share: float64 0..1 - of the instants, those with floors that exceed a limit
-    is_best: bool - most throughput of all rows in which every floor is kept
-    doubt: str - what the numbers rest on; empty if nothing
-""")
 
 # Power that swings: steps, ramps, spectra, what a grid allows, and what smoothing would do.
 
@@ -753,12 +648,3 @@ SMOOTHING_SUMMARY = table("""
     why: str? - requirements by verdict
     covered_share: float64 0..1 - cells used / cells there are
 """)
-
-SMOOTHING_PLANS = Table(
-    "smoothing_plans",
-    "One row per way of smoothing, the power as measured first.",
-    columns("""
-        plan: str - as measured, or the name of the plan
-    """)
-    | {name: each for name, each in SMOOTHING_SUMMARY.columns.items() if name != "version"},
-)

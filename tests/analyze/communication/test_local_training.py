@@ -336,20 +336,12 @@ def test_the_reference_must_be_there():
 def test_equal_workers_of_one_server_are_one_round_of_the_others_behind():
     equal = made([[100]], [[1] * 7])
     events = simulate.local_training(equal, "Async-Local-SGD", LocalTrainingJob(step_count=20_000))
-    table = analyze.staleness(events)
-    assert table["median_count"].tolist() == [6] * 7
-    assert table["event_count"].sum() == len(events)
+    counts = events.astype({"staleness_count": float}).groupby("worker")["staleness_count"]
+    assert counts.median().tolist() == [6] * 7
 
 
 def test_a_slow_worker_works_on_the_oldest_model(examples):
     events = simulate.local_training(examples, "Async-Local-SGD")
-    table = analyze.staleness(events)
-    assert table.loc[table["median_count"].idxmax(), "region"] == "region 3"
+    counts = events.astype({"staleness_count": float}).groupby("region")["staleness_count"]
+    assert counts.median().idxmax() == "region 3"
     assert events["staleness_count"].astype(float).mean() == pytest.approx(15, abs=0.1)
-
-
-def test_staleness_of_regions_is_that_of_pushes(examples):
-    table = analyze.staleness(simulate.local_training(examples, "HALoS"))
-    pushes = table[table["event"] == "push"]
-    assert pushes["worker"].isna().all()
-    assert pushes["region"].tolist() == examples.names

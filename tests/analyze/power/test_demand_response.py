@@ -64,33 +64,6 @@ def test_what_is_reached_is_what_was_to_be_shed_at_the_peak(seed):
     assert row["is_reached"] == (slack >= 0.05 * peak * (1 - 1e-9))
 
 
-@given(seeds, st.floats(1, 2))
-def test_more_machines_on_a_limit_are_as_many_on_a_part_of_it(seed, ratio):
-    table, tree = random_case(np.random.default_rng(seed), nested=True)
-    (row,) = analyze.oversubscription(table, tree, machines_ratios=[ratio]).to_dict("records")
-    less = tree.assign(limit_w=tree["limit_w"] / ratio)
-    managed = analyze.power_management(table, less)
-    leaves = managed[managed["is_load"]]
-    assert row["capped_time_share"] == float(leaves["is_capped"].any())
-    # Independently: speed of every job from what its loads are granted.
-    slowed = leaves["slowdown_share"].groupby(table["job"].to_numpy()).max()
-    gpus = table.groupby("job")["gpu_count"].sum()
-    assert row["lost_share"] == pytest.approx((slowed * gpus).sum() / gpus.sum())
-    assert row["throughput_ratio"] == pytest.approx(ratio * (1 - row["lost_share"]))
-
-
-def test_oversubscription_stops_where_floors_no_longer_fit():
-    bend = {"floor_w": 800, "slowdown_per_w": 0.0005}
-    table = loads(("a", 1_000, bend), ("b", 1_000, bend))
-    result = analyze.oversubscription(table, TREE, machines_ratios=[1.0, 1.2, 1.3])
-    assert result["below_floor_share"].tolist() == [0, 0, 1]
-    assert result["is_best"].tolist() == [False, True, False]
-    assert result["unused_share"].tolist() == pytest.approx([0, 0, 0])
-    roomy = TREE.assign(limit_w=[4_000.0, np.nan, np.nan])
-    (row,) = analyze.oversubscription(table, roomy, machines_ratios=[1.0]).to_dict("records")
-    assert (row["unused_share"], row["capped_time_share"]) == (0.5, 0)
-
-
 @pytest.mark.oracle
 def test_least_cost_spares_the_job_that_spans_the_cluster():
     made, tree = simulate.power_loads()
@@ -153,12 +126,6 @@ def test_one_feed_is_enough_to_ask():
         (lambda: analyze.single_feed(grid(feed=[1.0])), "a meter is called 'feed'"),
         (lambda: analyze.single_feed(grid(n1=[1.0]).iloc[:0]), "no meter of the grid has a rea"),
         (lambda: analyze.demand_response(loads(("a", 1, {})), TREE, shed_shares=[]), "need a val"),
-        (
-            lambda: analyze.oversubscription(
-                loads(("a", 1, {}), ("b", 1, {})), TREE.assign(limit_w=np.nan)
-            ),
-            "no feed of the topology has a limit_w",
-        ),
     ],
 )
 def test_what_cannot_be_answered_is_refused(call, message):

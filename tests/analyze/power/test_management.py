@@ -219,6 +219,23 @@ def test_options_that_make_no_sense_are_refused(changes, message):
         analyze.power_management(table, TREE, **changes)
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("a", None), ("a", None)], "has 'a' twice"),
+        ([("a", "b"), ("b", None)], "no row for 'b' above 'a'"),
+        ([("a", "a")], "no row for 'a' above 'a'"),
+        ([("a", "gone")], "no row for 'gone' above 'a'"),
+        ([("b", None)], r"1 entities of the loads are not in the topology, e.g. \['a'\]"),
+        ([], "the topology is empty"),
+    ],
+)
+def test_a_topology_that_is_no_tree_of_the_loads_is_refused(rows, message):
+    wrong = topology(*((name, parent, "x", 1.0, 1.0) for name, parent in rows))
+    with pytest.raises(WorkbenchError, match=message):
+        analyze.power_management(loads(("a", 1_000, {})), wrong)
+
+
 def test_loads_that_do_not_fit_the_tree_are_refused():
     both = loads(("a", 1_000, {}), ("b", 1_000, {}))
     with pytest.raises(WorkbenchError, match="'b' of the topology has no load"):

@@ -31,11 +31,3 @@ def time_to_loss(rank, n):
         "time_s": 60.0, "time_ratio": 2.0 + n % 5, "low_time_ratio": 1.5, "high_time_ratio": 7.5,
         "clock_ratio": 1.7, "reference": "HALoS", "model": HOSTILE,
     }  # fmt: skip
-
-
-def staleness(rank, n):
-    return {
-        "scheme": f"{HOSTILE}{rank}", "event": ("update", "push")[n % 2], "region": HOSTILE,
-        "worker": n if n % 2 else None, "event_count": 9, "low_count": 1.0, "median_count": 3.0 + n,
-        "high_count": 5.0 + n,
-    }  # fmt: skip

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from workbench import analyze, datasets, load, plot, simulate
-from workbench.analyze import SCHEMES
 
 FOLDER = datasets.path("local-training")
 
@@ -63,9 +62,3 @@ def test_a_doubt_about_the_loss_is_in_title_and_note(curves):
     figure = plot.local_training(curves.assign(doubt="trained otherwise"))
     assert title(figure).startswith("In doubt: ")
     assert "trained otherwise" in figure.layout.title.subtitle.text
-
-
-def test_the_oldest_models_are_named(regions):
-    events = simulate.local_training(regions, SCHEMES[3:])
-    figure = plot.staleness(analyze.staleness(events))
-    assert title(figure).startswith("Oldest models with Async-Local-SGD: ")

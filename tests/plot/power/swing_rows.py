@@ -11,31 +11,11 @@ def power_swings(_, n):
     }  # fmt: skip
 
 
-def power_ramps(_, n):
-    window = n // 2 + 1.0
-    is_seen = n % 7 < 6
-    return {
-        "window_s": window, "measured_s": window if is_seen else None,
-        "direction": ("up", "down")[n % 2], "ramp_w_per_s": 4e4 / window if is_seen else None,
-        "p99_w_per_s": 1e4 / window if is_seen else None, "change_w": 4e4 * (-1) ** n,
-        "start_ns": 5 if is_seen else None, "covered_share": 0.9, "note": HOSTILE,
-    }  # fmt: skip
-
-
 def power_spectrum(_, n):
     return {
         "frequency_hz": (n + 1) / 20_000, "density_w2_per_hz": 1e9 + n % 97 * 1e8,
         "variance_share": 0.001, "sensor_ratio": 1 / (1 + n / 5_000), "nyquist_hz": 0.25,
         "half_power_hz": 0.22, "segment_count": 12, "covered_share": 0.9, "filled_count": n % 3,
-    }  # fmt: skip
-
-
-def band_shares(_, n):
-    is_seen = n % 3 < 2
-    return {
-        "low_hz": n / 100, "high_hz": (n + 1) / 100, "energy_share": 1 / (n + 1) if is_seen
-        else None, "rms_w": 9e3 if is_seen else None, "visible_share": (1, 0.4, 0)[n % 3],
-        "nyquist_hz": 0.25, "covered_share": 1.0,
     }  # fmt: skip
 
 

@@ -9,10 +9,7 @@ from workbench.tables import (
     ENERGY,
     LOGGED_SPANS,
     LOGGED_STEPS,
-    POWER_HIERARCHY,
-    POWER_RESIDUAL,
     POWER_TOTALS,
-    PUE,
 )
 
 SECOND = 10**9
@@ -191,100 +188,6 @@ def test_very_many_energies_become_one_ranked_curve(energies):
     (curve,) = figure.data
     assert (curve.type, len(curve.x)) == ("scatter", 64)
     assert "node63: 7 kWh" in said(figure)
-
-
-@pytest.fixture
-def hierarchy(build):
-    def make(*rows):
-        made = [
-            {
-                "entity": name, "level": level, "limit_w": limit, "peak_w": peak, "child_count": 1,
-                "peak_limit_ratio": peak / limit, "headroom_w": limit - peak, "covered_share": 1.0,
-                "usable_headroom_w": usable, "stranded_w": None if usable is None
-                else max(limit - peak, 0) - usable, "nameplates_limit_ratio": plates,
-            }
-            for name, level, limit, peak, usable, plates in rows
-        ]  # fmt: skip
-        return build(POWER_HIERARCHY, made)
-
-    return make
-
-
-def test_bars_end_at_the_limit_and_nameplates_are_marks(hierarchy):
-    figure = plot.power_hierarchy(
-        hierarchy(("msb", "msb", 1e6, 6e5, 1e5, 2.5), ("rack", "rack", 1e5, 5e4, 5e4, 1.2))
-    )
-    bars = {trace.name: trace.x for trace in figure.data if trace.type == "bar"}
-    assert sum(np.array(each) for each in bars.values()).tolist() == [100, 100]
-    assert bars["stranded headroom"].tolist() == [30, 0]
-    (plates,) = [trace for trace in figure.data if trace.type == "scatter"]
-    assert plates.x.tolist() == [250, 120]
-    title = figure.layout.title.text.replace("<br>", " ")
-    assert title == (
-        "msb comes nearest to its limit, with 60 % at its peak; "
-        "300 kW of 400 kW headroom are stranded at msb"
-    )
-
-
-def test_what_exceeds_its_limit_is_in_the_title(hierarchy):
-    figure = plot.power_hierarchy(hierarchy(("rack", "rack", 1e5, 1.1e5, 0.0, None)))
-    assert figure.layout.title.text == "rack exceeds its limit, with 110 % at its peak"
-
-
-def test_headroom_of_unknown_use_is_drawn_as_unknown(hierarchy):
-    figure = plot.power_hierarchy(hierarchy(("rack", "rack", 1e5, 6e4, None, None)))
-    assert figure.data[-1].name == "headroom, not known whether usable"
-    assert figure.data[-1].x.tolist() == [40]
-
-
-def test_of_many_nodes_those_nearest_to_their_limits_are_shown(hierarchy):
-    racks = [(f"rack{n}", "rack", 1e5, 100.0 * n + 1, 1e4, None) for n in range(300)]
-    figure = plot.power_hierarchy(hierarchy(("msb", "msb", 1e8, 1e7, 1e6, None), *racks))
-    ticks = figure.layout.yaxis.ticktext
-    assert len(ticks) == 24
-    assert ticks[:2] == ("msb (msb)", "rack299 (rack)")
-    assert "24 of 301 shown" in figure.layout.title.subtitle.text
-
-
-def test_a_hierarchy_without_limits_is_explained(hierarchy):
-    table = hierarchy(("rack", "rack", 1e5, 6e4, None, None)).assign(limit_w=float("nan"))
-    assert "Nothing has both a limit" in said(plot.power_hierarchy(table))
-
-
-def test_residuals_are_lines_and_negative_ones_are_told(build):
-    rows = [
-        {
-            "time_ns": at * SECOND, "entity": name, "metered_w": 1_000.0, "parts_w": 900.0,
-            "residual_w": value, "is_negative": value is not None and value < 0,
-            "covered_share": 1.0,
-        }
-        for name, values in {"rack1": [100, 100, None, 100], "rack2": [-1, 1, 1, 1]}.items()
-        for at, value in enumerate(values)
-    ]  # fmt: skip
-    figure = plot.power_residual(build(POWER_RESIDUAL, rows))
-    assert [trace.name for trace in figure.data] == ["rack1", "rack2"]
-    title = figure.layout.title.text.replace("<br>", " ")
-    assert "rack1 draws 100 W (10.0 %) more than its parts together" in title
-    assert "14 % of all residuals are negative, which cannot be" in title
-    assert "1 cell blank" in figure.layout.title.subtitle.text
-
-
-def test_pue_states_the_ratio_of_sums_and_the_range_of_windows(build):
-    rows = [
-        {
-            "start_ns": at * 3_600 * SECOND, "end_ns": (at + 1) * 3_600 * SECOND,
-            "facility_j": ratio * it, "it_j": it, "pue_ratio": ratio, "covered_share": share,
-            "is_below_one": ratio < 1,
-        }
-        for at, (ratio, it, share) in enumerate([(1.1, 3e9, 1.0), (1.5, 1e9, 0.5), (0.9, 1e8, 1.0)])
-    ]  # fmt: skip
-    figure = plot.pue(build(PUE, rows))
-    whole = (3.3e9 + 1.5e9 + 0.09e9) / 4.1e9
-    assert f"PUE is {whole:.3f}" in figure.layout.title.text
-    assert "between 0.900 and 1.500" in figure.layout.title.text
-    hollow = figure.data[-1]
-    assert (hollow.name, list(hollow.y)) == ("less known", [1.5])
-    assert "1 window below 1, which cannot be" in figure.layout.title.subtitle.text
 
 
 def test_a_long_source_is_printed_on_several_lines_above_the_lower_edge(totals):

@@ -1,7 +1,5 @@
 """What figures of swings, spectra and smoothing say: titles, marks and warnings of the smallest tables."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
@@ -48,23 +46,6 @@ def test_without_steps_a_figure_says_so_and_names_what_helps():
     assert any("step_s" in each for each in [notes(figure), *said(figure)])
 
 
-@pytest.mark.parametrize("power", [[1.0, 2, 3, 4], [4.0, 3, 2, 1], [5.0, 5, 5, 5]])
-def test_power_that_never_goes_one_way_has_ramps_the_other_way_alone(power):
-    figure = plot.power_ramps(analyze.power_ramps(cells(power), windows_s=(1, 2)))
-    fastest = max(abs(after - before) for before, after in pairwise(power))
-    assert f"{fastest:g} W/s over 1 s" in title(figure)
-
-
-def test_windows_that_cannot_be_measured_are_named():
-    table = analyze.power_ramps(cells([0.0, 4_000, 1_000], period_s=2), windows_s=(1, 2, 60))
-    figure = plot.power_ramps(table)
-    assert title(figure) == "Power changes by up to 2 kW/s over 2 s"
-    assert notes(figure) == "2 windows cannot be measured (1 s, 60 s)"
-    assert [trace.name for trace in figure.data[:2]] == ["fastest rise", "fastest fall"]
-    unseen = plot.power_ramps(table[table["ramp_w_per_s"].isna()])
-    assert "cannot be seen" in unseen.layout.annotations[0].text
-
-
 def test_the_spectrum_names_period_step_nyquist_sensor_and_verdict(wave):
     spectrum = analyze.power_spectrum(wave, averaging_s=2)
     check = analyze.grid_check(wave, BAND)
@@ -85,13 +66,6 @@ def test_an_unknown_sensor_is_told(wave):
     figure = plot.power_spectrum(analyze.power_spectrum(wave))
     assert "averaging in the sensor is not known" in notes(figure)
     assert title(figure) == "Power moves most at 0.0625 Hz"
-
-
-def test_bands_that_are_not_seen_say_so_beside_their_place(wave):
-    figure = plot.band_shares(analyze.band_shares(wave, [(0.05, 0.08), (0.1, 20), (1, 2)]))
-    assert title(figure).endswith(" % of the AC component of power lies between 0.05 and 0.08 Hz")
-    assert figure.data[1].text[1] == "above Nyquist: nothing of it is seen"
-    assert "0.8 % of the band seen" in figure.data[1].text[0]
 
 
 def test_a_card_says_verdict_number_limit_and_margin_in_words(wave):

@@ -1,4 +1,4 @@
-"""Training across regions: rates in closed form, losses on a clock, time to a loss, staleness."""
+"""Training across regions: rates in closed form, losses on a clock, time to a loss."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from workbench.tables import (
     LOCAL_TRAINING_LOSSES,
     LOCAL_TRAINING_RATE,
     LOCAL_TRAINING_SWEEP,
-    STALENESS,
     TIME_TO_LOSS,
     Regions,
 )
@@ -204,46 +203,6 @@ def local_training_sweep(
         rows += [(parameter, value, row[0], row[1], row[-1]) for row in rates]
     table = pd.DataFrame(rows, columns=list(LOCAL_TRAINING_SWEEP.columns))
     return LOCAL_TRAINING_SWEEP.check(LOCAL_TRAINING_SWEEP.cast(table))
-
-
-def staleness(events: pd.DataFrame) -> pd.DataFrame:
-    """Count the updates that others made while a worker, or a region, worked on an older model.
-
-    Parameters
-    ----------
-    events
-        Table :data:`workbench.tables.LOCAL_TRAINING_EVENTS`, of one scheme or several.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.STALENESS`, one row per worker, and per region that pushes.
-
-    Raises
-    ------
-    TableError
-        If ``events`` is no such table.
-
-    Examples
-    --------
-    >>> staleness(LOCAL_TRAINING_EVENTS.empty()).empty
-    True
-    """
-    rows = LOCAL_TRAINING_EVENTS.check(events).dropna(subset=["staleness_count"])
-    if rows.empty:
-        return STALENESS.empty()
-    keys = ["scheme", "event", "region", "worker"]
-    groups = rows.astype({"staleness_count": "float64"}).groupby(
-        keys, observed=True, dropna=False, sort=False
-    )["staleness_count"]
-    table = groups.agg(
-        event_count="size",
-        low_count=lambda counts: counts.quantile(0.05),
-        median_count="median",
-        high_count=lambda counts: counts.quantile(0.95),
-    ).reset_index()
-    table = table.sort_values(keys, ignore_index=True, kind="stable")
-    return STALENESS.check(STALENESS.cast(table))
 
 
 def local_training(losses: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:

@@ -364,7 +364,7 @@ def meters_disagree(metered: Metered, *, least_share: float = 0.02) -> Iterator[
             cost_unit="kW",
             cost_basis="mean of the GPUs minus mean of the meter",
             confidence="high",
-            evidence="analyze.power_residual (docs/power.md)",
+            evidence="analyze.overhead_w_measured (docs/power.md)",
             next_step="the meter may feed one of several supplies, or its unit is wrong",
         )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._shared.numbers import is_finite, positive
+from workbench._shared.numbers import positive
 from workbench.analyze._lib.energy_curves import (
     BESIDE,
     EnergyCurves,
@@ -24,7 +24,7 @@ from workbench.analyze._lib.energy_curves import (
 )
 from workbench.analyze._power.energy import window
 from workbench.errors import WorkbenchError
-from workbench.tables import POWER, POWER_ENTITIES, POWER_GRID, POWER_SAMPLED, POWER_TOTALS
+from workbench.tables import POWER, POWER_ENTITIES, POWER_GRID, POWER_TOTALS
 
 _NS = 1e9
 # Rows of about 30 bytes: more would not fit a laptop, and most often a clock is wrong.
@@ -253,9 +253,6 @@ def by_entity(grid: pd.DataFrame, column: str = "power_w") -> tuple[Times, Numbe
     return times, grid[column].to_numpy(dtype=np.float64).reshape(entity_count, -1)
 
 
-# The power of many things over time as a picture of whole watts.
-
-
 # The readings of one scope: what may be summed to the power of a job.
 
 # Where a job's power is best metered: whole nodes first, then what lies inside or around them.
@@ -359,172 +356,6 @@ def _host_count(entities: pd.DataFrame) -> int:
     is_part = entities["scope"].isin(["gpu", "module"])
     unnamed = entities["source"].where(is_part, entities["entity"])
     return entities["node"].fillna(unnamed).nunique()
-
-
-# Few points that show a long series of power as it is.
-
-_LEAST_POINTS = 8
-_GAP_PERIODS = 3
-# Buckets with gaps give more rows than two, so the number of buckets is found in rounds.
-_ROUNDS = 6
-Rows = NDArray[np.int64]
-
-
-def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFrame:
-    """Choose the readings of a long series that a line through it must not lose.
-
-    Buckets of equally many readings give their lowest and their highest one, so no spike or dip
-    vanishes, however short. Where readings are missing, the line breaks.
-
-    Parameters
-    ----------
-    power
-        Table :data:`workbench.tables.POWER_TOTALS`, or the readings of one entity of table
-        :data:`workbench.tables.POWER`, in order of time.
-    point_count
-        Number of rows to keep at most, at least 8.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.POWER_SAMPLED`: ``time_ns``, ``power_w``, ``row``. All
-        readings if the series is short enough. A row without power stands for missing readings,
-        or for a pause of more than three periods in which there is no row (then ``row`` is that
-        of the reading before).
-
-    Raises
-    ------
-    WorkbenchError
-        If it holds several entities, or is not in order of time.
-    ValueError
-        If ``point_count`` is not a whole number from 8.
-
-    References
-    ----------
-    J. Jerding, J. Stasko, The information mural, IEEE TVCG 4 (1998): the extremes of each
-    column of pixels suffice to draw a line through all points.
-
-    Examples
-    --------
-    >>> spike = pd.DataFrame({"time_ns": range(10_000), "power_w": 400.0})
-    >>> spike["entity"] = pd.Categorical(["gpu0"] * 10_000)
-    >>> spike.loc[5_000, "power_w"] = 900.0
-    >>> sampled = power_sampled(spike, point_count=100)
-    >>> len(sampled) <= 100, float(sampled["power_w"].max())
-    (True, 900.0)
-    """
-    if not is_finite(point_count) or point_count % 1 or point_count < _LEAST_POINTS:
-        msg = f"point_count is {point_count!r}; a line needs at least {_LEAST_POINTS} points"
-        raise ValueError(msg)
-    point_count = int(point_count)
-    table = POWER if "entity" in power else POWER_TOTALS
-    # The values are not looked through: that would take longer than the work itself.
-    table.check(power.head(0), "the frame")
-    _refuse_several(power)
-    times, values = power["time_ns"].to_numpy(), power["power_w"].to_numpy()
-    buckets, kept = (point_count - 2) // 2, np.zeros(0, dtype=np.int64)
-    for _ in range(_ROUNDS):
-        kept, pauses = _chosen(times, values, buckets)
-        excess = (len(kept) + len(pauses)) / point_count
-        if excess <= 1:
-            break
-        # A little fewer than in proportion, so that the next round fits.
-        buckets = max(int(buckets / excess * 0.97), 1)
-    kept, pauses = _at_most(kept, pauses, point_count)
-    return _table(times, values, kept, pauses)
-
-
-def _refuse_several(power: pd.DataFrame) -> None:
-    if "entity" not in power or not len(power):
-        return
-    codes = power["entity"].cat.codes.to_numpy()
-    if codes.min() != codes.max():
-        names = power["entity"].iloc[[int(codes.argmin()), int(codes.argmax())]].tolist()
-        msg = (
-            f"the readings are of several entities ({names[0]}, {names[1]}, ...); pass those of "
-            "one, or the sum of all: analyze.power_totals"
-        )
-        raise WorkbenchError(msg)
-
-
-def _chosen(times: Rows, values: NDArray[np.float64], buckets: int) -> tuple[Rows, Rows]:
-    count = len(values)
-    if not count:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    width = max(-(-count // max(buckets, 1)), 1)
-    starts = np.arange(0, count, width)
-    # Bucket by bucket, each is read from memory once; numpy's own axis=1 is four times slower.
-    buckets_of = (values[start : start + width] for start in starts.tolist())
-    positions = [(int(part.argmin()), int(part.argmax())) for part in buckets_of]
-    low, high = np.array(positions, dtype=np.int64).T + starts
-    pauses = _pauses(times, starts, width)
-    kept = [np.array([0, count - 1]), low, high, pauses, pauses + 1]
-    # The lowest of numbers of which one is missing is that one.
-    with_missing = starts[np.isnan(values[low])]
-    kept += [_with_missing(values, int(start), width) for start in with_missing]
-    return np.unique(np.concatenate(kept)), pauses
-
-
-def _with_missing(values: NDArray[np.float64], start: int, width: int) -> Rows:
-    subset = values[start : start + width]
-    is_missing = np.isnan(subset)
-    missing = np.flatnonzero(is_missing)[[0, -1]]
-    if is_missing.all():
-        return missing + start
-    low, high = np.nanargmin(subset), np.nanargmax(subset)
-    return np.array([*missing, low, high], dtype=np.int64) + start
-
-
-def _pauses(times: Rows, starts: Rows, width: int) -> Rows:
-    ends = np.minimum(starts + width, len(times) - 1)
-    spans, steps = times[ends] - times[starts], ends - starts
-    if (spans < 0).any():
-        msg = "the readings are not in order of time; sort them by time_ns first"
-        raise WorkbenchError(msg)
-    period = _period(times, spans, steps)
-    # One pause among its other steps makes a bucket at least so long.
-    long = np.flatnonzero(spans > (steps + _GAP_PERIODS - 1) * period)
-    return np.array(list(_longest(times, starts[long], ends[long], period)), dtype=np.int64)
-
-
-def _period(times: Rows, spans: Rows, steps: Rows) -> float:
-    is_known = steps > 0
-    if not is_known.any():
-        return 0.0
-    # The densest bucket hardly holds a pause, so that its median step is the period.
-    position = int(np.argmin(np.where(is_known, spans / np.maximum(steps, 1), np.inf)))
-    width = int(steps.max())
-    first = min(position * width, max(len(times) - 2, 0))
-    return float(np.median(np.diff(times[first : first + width + 1])))
-
-
-def _longest(times: Rows, starts: Rows, ends: Rows, period: float) -> Iterator[int]:
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        steps = np.diff(times[start : end + 1])
-        longest = int(steps.argmax())
-        if steps[longest] > _GAP_PERIODS * period:
-            yield start + longest
-
-
-def _at_most(kept: Rows, pauses: Rows, point_count: int) -> tuple[Rows, Rows]:
-    # Only a series made of pauses still has too many points.
-    if len(kept) + len(pauses) <= point_count:
-        return kept, pauses
-    pauses = pauses[:: -(-len(pauses) * 4 // point_count)] if len(pauses) else pauses
-    room = point_count - len(pauses)
-    return kept[np.linspace(0, len(kept) - 1, room).astype(np.int64)], pauses
-
-
-def _table(times: Rows, values: NDArray[np.float64], kept: Rows, pauses: Rows) -> pd.DataFrame:
-    rows = np.concatenate([kept, pauses])
-    # A pause is drawn as a missing reading just after its beginning.
-    stamps = np.concatenate([times[kept], times[pauses] + 1])
-    power = np.concatenate([values[kept], np.full(len(pauses), np.nan)])
-    order = np.argsort(stamps, kind="stable")
-    table = pd.DataFrame(
-        {"time_ns": stamps[order], "power_w": power[order], "row": rows[order].astype(np.int64)}
-    )
-    return POWER_SAMPLED.check(table)
 
 
 # The power of all meters together, in cells well below the time between two readings.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from workbench._shared.numbers import Floats, in_range, not_negative, positive
 from workbench.analyze._power.management import Case, FeedShortage, PowerPolicy
 from workbench.errors import WorkbenchError
-from workbench.tables import DEMAND_RESPONSE, OVERSUBSCRIPTION, POWER_CURVE, PROVISIONING
+from workbench.tables import DEMAND_RESPONSE, POWER_CURVE, PROVISIONING
 
 _CURVE = ["gpu", "job", "configuration"]
 
@@ -193,7 +192,7 @@ def overhead_w_implied(
     return (reference_limit_w * speed_share - gain_ratio * limit_w) / (gain_ratio - speed_share)
 
 
-# Cost of limiting a feed to a level, and how many more machines the feeds would support.
+# Cost of limiting a feed to a level.
 
 _ROUNDING = 1e-9
 _SECOND_PER_MIN, _J_PER_WH = 60.0, 3600.0
@@ -301,73 +300,3 @@ def _outcome(case: Case, cut: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Return slowdowns of jobs, and loads below their floors, where all demands are known."""
     below = cut > case.slack + _ROUNDING * case.demand
     return case.slowdowns(cut)[:, case.is_known], below[:, case.is_known]
-
-
-def oversubscription(
-    loads: pd.DataFrame,
-    topology: pd.DataFrame,
-    *,
-    machines_ratios: Sequence[float] = (1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5),
-    policy: PowerPolicy = "cost",
-) -> pd.DataFrame:
-    """Put more machines on the same feeds: how often they are capped, and what they gain.
-
-    Parameters
-    ----------
-    loads, topology
-        As for :func:`workbench.analyze.power_management`; some feed needs a limit.
-    machines_ratios
-        Machines over those there are, above 0.
-    policy
-        As for :func:`workbench.analyze.power_management`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.OVERSUBSCRIPTION`. Nothing is best if no row keeps all
-        floors.
-
-    Raises
-    ------
-    WorkbenchError
-        If nothing has a limit, an option makes no sense, or loads and topology do not fit.
-
-    Notes
-    -----
-    Machines are added evenly, with the same loads at the same instants: no diversity is gained. So
-    x times the machines on limits L are the same machines on ``L / x``. Limits of loads
-    themselves grow with them.
-    """
-    case = Case.of(loads, topology)
-    feeds = np.isfinite(case.limit_w) & ~case.is_load
-    if not feeds[case.entities].any():
-        msg = "no feed of the topology has a limit_w, so nothing says when machines are capped"
-        raise WorkbenchError(msg)
-    if not len(machines_ratios):
-        msg = "machines_ratios needs a value, e.g. [1.1]"
-        raise WorkbenchError(msg)
-    rows = []
-    for ratio in machines_ratios:
-        positive("machines_ratios", ratio)
-        limit_w = np.where(feeds, case.limit_w / ratio, case.limit_w)
-        rows.append(_oversubscribed(replace(case, limit_w=limit_w), policy))
-    table = pd.DataFrame(rows).assign(machines_ratio=list(machines_ratios))
-    table["throughput_ratio"] = table["machines_ratio"] * (1 - table["lost_share"])
-    kept = table["throughput_ratio"].where(table["below_floor_share"] == 0)
-    return OVERSUBSCRIPTION.of(
-        table.assign(is_best=kept.notna() & (kept >= kept.max()), doubt="; ".join(case.doubts))
-    )
-
-
-def _oversubscribed(case: Case, policy: str) -> dict[str, float]:
-    cut = case.cuts(policy, case.limits())
-    slowdown, below = _outcome(case, cut)
-    known = case.is_known
-    drawn, limit = case.drawn(case.demand - cut)[case.roots][:, known], case.limit_w[case.roots]
-    used = drawn.sum(axis=0).mean() / limit.sum() if limit.sum() > 0 else np.nan
-    return {
-        "capped_time_share": float((cut[:, known] > 0).any(axis=0).mean()),
-        "lost_share": float(case.job_gpus @ slowdown.mean(axis=1) / case.gpu_count.sum()),
-        "unused_share": max(1 - used, 0.0) if np.isfinite(limit).all() else np.nan,
-        "below_floor_share": float(below.any(axis=0).mean()),
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from workbench._shared.numbers import Floats, in_range, not_negative, positive
 from workbench.analyze._power.grid_check import GridSpec, grid_check
 from workbench.analyze._power.series import longest_stretch, uniform
 from workbench.errors import WorkbenchError
-from workbench.tables import POWER_SMOOTHING, SMOOTHING_PLANS, SMOOTHING_SUMMARY
+from workbench.tables import POWER_SMOOTHING, SMOOTHING_SUMMARY
 
 
 def power_smoothing(
@@ -250,59 +249,6 @@ class SmoothingPlan:
         if self.storage_energy_j:
             words.append(f"{self.storage_energy_j / _J_PER_KWH:.3g} kWh")
         return ", ".join(words) or "nothing"
-
-
-# Several ways of smoothing side by side.
-
-
-def smoothing_plans(
-    totals: pd.DataFrame,
-    plans: Mapping[str, SmoothingPlan],
-    *,
-    spec: GridSpec | None = None,
-    site_w: float | None = None,
-) -> pd.DataFrame:
-    """Compare ways of smoothing: what each adds, what it leaves, what it needs.
-
-    Parameters
-    ----------
-    totals
-        Table :data:`workbench.tables.POWER_TOTALS`.
-    plans
-        Plans by the name to show.
-    spec, site_w
-        As for :func:`smoothing_summary`; every version is checked.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.SMOOTHING_PLANS`: a row for the power as measured, then
-        one per plan in the order given. Its columns are those of ``smoothing_summary``.
-
-    Raises
-    ------
-    WorkbenchError
-        If there is no plan, or as :func:`power_smoothing` and :func:`smoothing_summary`.
-
-    Examples
-    --------
-    >>> cells = pd.DataFrame({"time_ns": range(0, 4_000_000_000, 1_000_000_000)})
-    >>> cells = cells.assign(power_w=[10.0, 5, 10, 5], entity_count=1)
-    >>> cells = cells.assign(expected_count=1, covered_share=1.0)
-    >>> table = smoothing_plans(cells, {"floor": SmoothingPlan(floor_share=0.8)})
-    >>> table[["plan", "energy_ratio"]].values.tolist()
-    [['as measured', 1.0], ['floor', 1.2]]
-    """
-    if not plans:
-        msg = "there is no plan to compare; pass plans={'floor': SmoothingPlan(floor_share=0.9)}"
-        raise WorkbenchError(msg)
-    rows: list[pd.DataFrame] = []
-    for name, plan in plans.items():
-        summary = smoothing_summary(power_smoothing(totals, plan), spec=spec, site_w=site_w)
-        if not rows:
-            rows.append(summary[summary["version"] == "before"].assign(plan="as measured"))
-        rows.append(summary[summary["version"] == "after"].assign(plan=name))
-    return SMOOTHING_PLANS.of(pd.concat(rows, ignore_index=True))
 
 
 # The two stages of smoothing: what machines draw, and what storage adds or takes.

@@ -1,4 +1,4 @@
-"""Figures of training across regions: rates, sweeps, losses, times to a loss, staleness."""
+"""Figures of training across regions: rates, sweeps, losses, times to a loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from workbench.tables import (
     LOCAL_TRAINING,
     LOCAL_TRAINING_RATE,
     LOCAL_TRAINING_SWEEP,
-    STALENESS,
     TIME_TO_LOSS,
 )
 
@@ -319,69 +318,3 @@ def _note(rows: pd.DataFrame) -> str:
     doubts = [text for text in dict.fromkeys(rows["doubt"]) if text]
     words = f"loss of: {label(rows['model'].iloc[0], 60)}; the clock may be that of a larger model"
     return words + "".join(f" · <b>{label(doubt, 120)}</b>" for doubt in doubts[:1])
-
-
-def staleness(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show how many updates others make while a worker, or a region, works on an older model.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.STALENESS`.
-    source, synthetic
-        Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A marker per worker or region and scheme, with 5th to 95th percentile. The title states
-        who works on the oldest model.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load, simulate
-    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
-    >>> clock = simulate.local_training(regions)
-    >>> table = analyze.staleness(clock)
-    >>> figure = staleness(table, source="simulated clock", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Oldest models with Async-Local-SGD: 35 updates by others meanwhile, 37 in one case of twenty
-    """
-    frame = Frame(source, synthetic)
-    STALENESS.check(table)
-    if table.empty:
-        why = "The table has no exchanges; analyze.staleness makes it of events."
-        return frame.nothing(why, claim="No exchanges to show")
-    rows = table.head(MAX_POINTS)
-    workers = ", worker " + rows["worker"].astype(str)
-    names = rows["region"].astype(str) + workers.where(rows["worker"].notna(), ", push")
-    order = {name: at for at, name in enumerate(dict.fromkeys(names))}
-    figure = Draft()
-    schemes = list(dict.fromkeys(rows["scheme"]))
-    for at, scheme in enumerate(schemes[:MAX_LINES]):
-        own = (rows["scheme"] == scheme).to_numpy()
-        drawn = rows[own]
-        figure.add_scatter(
-            x=names[own].map(order), y=drawn["median_count"], name=label(scheme, 20),
-            mode="markers", marker={"symbol": _SYMBOLS[at], "color": distinct(at)["color"]},
-            error_y={
-                "array": (drawn["high_count"] - drawn["median_count"]).clip(lower=0),
-                "arrayminus": (drawn["median_count"] - drawn["low_count"]).clip(lower=0),
-            },
-            hovertext=[label(name, 60) for name in names[own]],
-            hovertemplate="%{hovertext}: %{y:.0f}<extra></extra>",
-        )  # fmt: skip
-    step = -(-len(order) // _MOST_ROWS)
-    figure.update_xaxes(
-        tickvals=list(order.values())[::step], showgrid=False, range=[-0.6, len(order) - 0.4],
-        ticktext=[label(name, 30) for name in order][::step],
-    )  # fmt: skip
-    figure.update_yaxes(title="updates by others meanwhile [updates]", rangemode="tozero")
-    figure.update_layout(margin_b=150)
-    worst = rows.iloc[int(rows["median_count"].to_numpy().argmax())]
-    claim = (
-        f"Oldest models with {label(worst['scheme'], 20)}: {digits(worst['median_count'])} updates "
-        f"by others meanwhile, {digits(worst['high_count'])} in one case of twenty"
-    )
-    note = f"markers: median; bars: 5th to 95th percentile{_dropped(schemes)}"
-    return frame.finish(figure, claim=claim, note=note)

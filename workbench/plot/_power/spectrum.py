@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,13 +10,11 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill, left_margin
-from workbench.plot._style.text import amount, digits, label, percent, plural, power_unit, seconds
+from workbench.plot._style.style import COLOURS, Frame, colour, distinct
+from workbench.plot._style.text import amount, digits, label, percent, plural, power_unit
 from workbench.tables import (
-    BAND_SHARES,
     GRID_CHECK,
     POWER_PEAKS,
-    POWER_RAMPS,
     POWER_SPECTRUM,
     POWER_SWINGS,
 )
@@ -203,205 +199,9 @@ def _note(rows: pd.DataFrame) -> str:
     return note
 
 
-# How much of the AC component of power lies in bands of frequencies.
-
-_MOST = 30
-_BAR_PX = 30
-
-
-def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show the share of the AC component of power in every band.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.BAND_SHARES`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per band in the order of the table, patterned where the meter sees only part of
-        it. The title states the band with most.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> totals = analyze.power_sum(power)
-    >>> table = analyze.band_shares(totals, [(0.001, 0.01), (0.01, 0.1)])
-    >>> figure = band_shares(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    46 % of the AC component of power lies between 0.01 and 0.1 Hz
-    """
-    frame = Frame(source, synthetic)
-    BAND_SHARES.check(table)
-    if table.empty:
-        return frame.nothing(
-            "The table has no bands; analyze.band_shares makes them.", claim="No bands to show"
-        )
-    rows = table.sort_values("energy_share", ascending=False, na_position="last").head(_MOST)
-    rows = rows.sort_index()
-    labels = [f"{row['low_hz']:g}-{row['high_hz']:g} Hz" for row in rows.to_dict("records")]
-    # Two bands of one name would share a bar, so bars have places, not names.
-    rows["_place"] = range(len(rows))
-    figure = Draft()
-    total = rows["visible_share"] >= 1
-    _bars(figure, rows[total], "seen whole", "neutral")
-    _bars(figure, rows[~total], "seen in part, or not at all", "not allowed")
-    figure.update_layout(height=max(_BAR_PX * len(rows), 120), margin_l=left_margin(labels))
-    figure.update_yaxes(
-        tickvals=rows["_place"], ticktext=labels, range=[len(rows) - 0.5, -0.5], showgrid=False
-    )
-    room = 1.5 * max(float(rows["energy_share"].fillna(0).max()), 0.1)
-    figure.update_xaxes(title="share of the energy [%]", tickformat=".0%", range=[0, room])
-    note = f"of what lies below Nyquist, {float(rows['nyquist_hz'].iloc[0]):.3g} Hz"
-    if len(table) > _MOST:
-        note += f" · {len(table) - _MOST:,} smaller bands dropped"
-    return frame.finish(figure, claim=_band_shares_claim(rows), note=note)
-
-
-def _bars(figure: go.Figure, rows: pd.DataFrame, name: str, look: str) -> None:
-    if rows.empty:
-        return
-    texts = [_words(row) for row in rows.to_dict("records")]
-    figure.add_bar(
-        x=rows["energy_share"].fillna(0), y=rows["_place"], orientation="h", name=name, text=texts,
-        textposition="outside", cliponaxis=False, marker=fill(look, bars=len(rows)),
-        hovertemplate="%{text}<extra></extra>",
-    )  # fmt: skip
-
-
-def _words(row: dict[Hashable, Any]) -> str:
-    if pd.isna(row["energy_share"]):
-        return "above Nyquist: nothing of it is seen"
-    text = f"{percent(row['energy_share'])} ({amount(row['rms_w'])} rms)"
-    seen = row["visible_share"]
-    return text if seen >= 1 else f"{text}, {percent(seen)} of the band seen"
-
-
-def _band_shares_claim(rows: pd.DataFrame) -> str:
-    if rows["energy_share"].isna().all():
-        return "All bands lie above what the meter can see"
-    top = rows.iloc[int(rows["energy_share"].fillna(0).argmax())]
-    return (
-        f"{percent(top['energy_share'])} of the AC component of power lies between "
-        f"{top['low_hz']:g} and {top['high_hz']:g} Hz"
-    )
-
-
 # Large rises and falls of power over time.
 
 _MOST_POINTS = 2_000
-
-
-# How fast power rises and falls, by the window it is measured over.
-
-_SYMBOLS = {"up": "triangle-up", "down": "triangle-down"}
-_NAMES = {"up": "fastest rise", "down": "fastest fall"}
-_MOST_LABELLED = 8
-
-
-def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show the fastest rise and fall of power against the window it is measured over.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.POWER_RAMPS`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Rises, falls and what 99 % of all changes stay below, on logarithmic axes. Windows that
-        cannot be measured are named. The title states the fastest ramp and its window.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> totals = analyze.power_sum(power)
-    >>> table = analyze.power_ramps(totals)
-    >>> figure = power_ramps(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Power changes by up to 4.17 kW/s over 1 s, 75.8 W/s over 60 s
-    """
-    frame = Frame(source, synthetic)
-    POWER_RAMPS.check(table)
-    rows = table[table["ramp_w_per_s"].notna()].sort_values("window_s", ignore_index=True)
-    if rows.empty:
-        reasons = "; ".join(sorted(set(table["note"].astype(str)))[:2])
-        return frame.nothing(
-            reasons or "The table has no windows; analyze.power_ramps measures them.",
-            claim="No ramp can be measured",
-        )
-    top = rows.iloc[int(rows["ramp_w_per_s"].argmax())]
-    factor, unit = power_unit(float(top["ramp_w_per_s"]))
-    figure = Draft()
-    highest = rows.groupby("window_s")["ramp_w_per_s"].transform("max")
-    rows["_on_top"] = rows["ramp_w_per_s"] >= highest
-    for position, way in enumerate(("up", "down")):
-        _line(figure, rows[rows["direction"] == way], way, position, factor)
-    slow = rows.drop_duplicates("window_s")
-    slow = slow.iloc[extremes(slow["p99_w_per_s"].to_numpy())]
-    figure.add_scatter(
-        x=slow["measured_s"], y=_positive(slow["p99_w_per_s"] / factor), mode="lines+markers",
-        name="99 % of all changes are slower",
-        marker={"symbol": "line-ew-open", "size": 9, "color": colour("neutral")},
-        line={"color": colour("neutral"), "dash": "dot", "width": 1.5},
-        hovertemplate=f"%{{y:.3g}} {unit}/s over %{{x:g}} s<extra></extra>",
-    )  # fmt: skip
-    figure.update_xaxes(title="window [s]", type="log", dtick="D2")
-    figure.update_yaxes(title=f"change / window [{unit}/s]", type="log", dtick="D2")
-    claim = (
-        f"Power changes by up to {amount(float(top['ramp_w_per_s']))}/s over "
-        f"{seconds(float(top['measured_s']))}"
-    )
-    last = rows[rows["window_s"] == rows["window_s"].max()]
-    if last["window_s"].iloc[0] > top["window_s"]:
-        claim += f", {amount(float(last['ramp_w_per_s'].max()))}/s over "
-        claim += seconds(float(last["measured_s"].iloc[0]))
-    return frame.finish(figure, claim=claim, note=_ramps_note(table, rows))
-
-
-def _line(figure: go.Figure, rows: pd.DataFrame, way: str, position: int, factor: float) -> None:
-    if rows.empty:
-        return
-    rows = rows.iloc[extremes(rows["ramp_w_per_s"].to_numpy())]
-    value = _positive(rows["ramp_w_per_s"] / factor)
-    labelled = len(rows) <= _MOST_LABELLED
-    figure.add_scatter(
-        x=rows["measured_s"], y=value, mode="lines+markers+text" if labelled else "lines",
-        name=_NAMES[way],
-        text=["" if pd.isna(item) else digits(item) for item in value] if labelled else None,
-        textposition=["top right" if on_top else "bottom left" for on_top in rows["_on_top"]],
-        marker={"symbol": _SYMBOLS[way], "size": 10}, line={**distinct(position), "width": 2},
-        cliponaxis=False, hovertemplate="%{y:.3g} over %{x:g} s<extra></extra>",
-    )  # fmt: skip
-
-
-def _positive(values: pd.Series) -> pd.Series:
-    return values.where(values > 0, np.nan)
-
-
-def _ramps_note(table: pd.DataFrame, rows: pd.DataFrame) -> str:
-    """Name the windows that cannot be measured, and what is not known."""
-    unseen = table[table["ramp_w_per_s"].isna()].drop_duplicates("window_s")
-    pieces = []
-    if len(unseen):
-        by_name = ", ".join(f"{window:g} s" for window in unseen["window_s"].head(4))
-        more = ", ..." if len(unseen) > 4 else ""
-        cannot = f"{plural(len(unseen), 'window')} cannot be measured ({by_name}{more})"
-        pieces.append(cannot)
-    covered = float(rows["covered_share"].min())
-    if covered < 1:
-        pieces.append(f"down to {covered:.1%} of the windows have both ends known")
-    return " · ".join(pieces)
 
 
 # How far power moves inside a training step, over all steps.

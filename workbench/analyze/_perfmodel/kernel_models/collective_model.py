@@ -171,6 +171,3 @@ def _start(size: Floats, seconds: Floats, cuts: tuple[float, float]) -> Floats:
         latency.append(max(offset, 0.5 * float(seconds.min())))
         inverse.append(max(slope, 1e-15))
     return np.log([*latency, *inverse])
-
-
-# What NCCL itself expects a collective to take: its published latencies and a bandwidth.
