@@ -207,9 +207,10 @@ def _chosen(domains: Collection[str] | None, names: Collection[str] | None) -> l
     if unknown := set(names or ()) - set(RULES):
         msg = f"{min(unknown)!r} is not a rule; analyze.finding_rules() lists them"
         raise ValueError(msg)
+    # Which module was imported first must not decide: equal costs keep the order of the rules.
     return [
         rule
-        for rule in RULES.values()
+        for rule in sorted(RULES.values(), key=lambda rule: (rule.domain, rule.find.__module__))
         if (domains is None or rule.domain in domains) and (names is None or rule.name in names)
     ]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -479,6 +481,16 @@ def test_a_rule_finds_its_trouble(rule):
         assert rule not in shown.index
         result = analyze.findings(CASES[rule](), rules=[rule])
     assert rule in set(result.findings["rule"]), refused[["rule", "note"]].to_dict("records")
+
+
+def test_rules_keep_their_order_whatever_was_imported_first():
+    code = "import sys, {}; from workbench import analyze; print(*analyze.finding_rules()['rule'])"
+    first = ["re", "workbench.analyze._traces.memory", "workbench.analyze._pvf.findings"]
+    printed = [
+        subprocess.run([sys.executable, "-c", code.format(module)], capture_output=True, check=True)
+        for module in first
+    ]
+    assert len({result.stdout for result in printed}) == 1
 
 
 def test_every_rule_has_a_made_case():
