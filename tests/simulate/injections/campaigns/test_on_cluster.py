@@ -125,6 +125,7 @@ def kind_of_hooks(_, model):
 @pytest.mark.slow
 def test_a_model_with_hooks_arrives_at_every_worker_as_it_was_sent(two_workers, mlp):
     mlp.register_forward_pre_hook(partial(print, next(mlp.parameters())))
+    two_workers.wait_for_workers(2)  # one that died in another test is started anew
     sent = cluster._sent(two_workers, mlp)
     # One of them made the model, and the other one has it from there.
     workers = list(two_workers.scheduler_info()["workers"])
