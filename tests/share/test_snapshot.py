@@ -7,6 +7,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+from workbench.explore.view import FigureView
 from workbench.share import _normalise, _snapshot
 from workbench.share._snapshot import STATE_MIME, VIEW_MIME
 from workbench.share.bundle import PLOTLY_MIME
@@ -55,10 +56,12 @@ def frozen(*controls, outputs, draw=drawn):
 
 
 def test_a_view_that_changes_in_place_becomes_the_picture_of_its_last_figure():
+    live = FigureView()
+    live.show(json.dumps(figure_of("freq is 3")))
     models = {
         "box": ("VBoxModel", {"children": ["IPY_MODEL_view"]}),
         "view": ("AnyModel", {"content": "IPY_MODEL_text"}),
-        "text": ("HTMLModel", {"value": json.dumps(figure_of("freq is 3"))}),
+        "text": ("HTMLModel", {"value": live.content.value}),
     }
     begun = {PLOTLY_MIME: figure_of("freq is 1"), VIEW_MIME: {"model_id": "box"}}
     notebook = notebook_of(displayed(begun), models=models)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -113,10 +115,11 @@ def _undrawn(_figure: dict[str, Any]) -> None:
 
 
 def _shown(model: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    """Give what a model shows: outputs, or a figure kept as JSON in another model."""
+    """Give what a model shows: outputs, or a figure kept as compressed JSON in another model."""
     content = models.get(str(model.get("content")).removeprefix("IPY_MODEL_"), {})
-    if figure := content.get("value"):
-        return [{"output_type": "display_data", "data": {PLOTLY_MIME: json.loads(figure)}}]
+    if packed := content.get("value"):
+        figure = json.loads(zlib.decompress(base64.b64decode(packed)))
+        return [{"output_type": "display_data", "data": {PLOTLY_MIME: figure}}]
     return model.get("outputs") or []
 
 
