@@ -101,6 +101,7 @@ def test_explorers_work_without_a_kernel(drawn):
     explorers = page.locator(".wb-states .wb-explorer")
     assert explorers.count() >= EXPLORERS_AT_LEAST[name]
     for explorer in explorers.all():
+        assert explorer.locator("label:visible").count(), "no control can be seen"
         assert changes(explorer), explorer.locator("form").inner_text()
     assert not page.locator(".wb-explorer-block > .wb-still").first.is_visible()
 

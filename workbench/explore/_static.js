@@ -56,6 +56,7 @@
   }
 
   function start() {
+    form.hidden = false;  // else all of it lies in something hidden
     form.hidden = !form.querySelector("small, label:not([hidden]):not([hidden] *)");
     form.addEventListener("submit", function (event) { event.preventDefault(); });
     inputs.forEach(function (input, index) {
