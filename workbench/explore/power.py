@@ -409,10 +409,14 @@ def provisioning(
         for key, own in curve.groupby(_CURVE, sort=False):
             curves[", ".join(str(item) for item in key)] = own.reset_index(drop=True)
     controls = _published_site() if start is None else _measured_site(start)
-    label = {"source": source, "synthetic": synthetic}
-    gains = analyze.published_gains()
-    extended = cache(partial(_extended, curves))
-    draw = partial(_provisioning_draw, curves=curves, extended=extended, gains=gains, **label)
+    draw = partial(
+        _provisioning_draw,
+        curves=curves,
+        extended=cache(partial(_extended, curves)),
+        gains=analyze.published_gains(),
+        source=source,
+        synthetic=synthetic,
+    )
     names = list(curves)
     # One's own curve first: the published one is of another GPU.
     first = names[0 if start is None else min(1, len(names) - 1)]
