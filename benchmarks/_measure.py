@@ -20,7 +20,7 @@ _CHILD = Path(__file__).with_name("_child.py")
 _PEER_FOLDER = Path(__file__).resolve().parents[1] / ".venv-hta"
 PEER = "HolisticTraceAnalysis 0.5.0 with pandas 2"
 _PEER_NEEDS = ("HolisticTraceAnalysis==0.5.0", "pandas>=2.2,<3")
-_LIBRARIES = ("ai-infra-workbench", "pandas", "pyarrow", "numba", "numpy")
+_LIBRARIES = ("ai-infra-workbench", "pandas", "pyarrow", "numpy")
 
 
 @dataclass

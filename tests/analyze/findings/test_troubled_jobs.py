@@ -149,9 +149,9 @@ def found_in(path):
             "flight-recorder",
             "gpu_error_1st",
             "hang",
-            "Ranks 12 and 14 .* others have completed was not",
+            "Ranks 12 and 14 .* other ranks have completed is still pending",
         ),
-        ("failures-spot", "p3-trace.csv", "leading_cause", "Spot instance taken back"),
+        ("failures-spot", "p3-trace.csv", "leading_cause", "one cause: spot instance taken back"),
         ("power-mlperf-gpt3-512gpu", "", "power_swing", "Power swings"),
     ],
 )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.load.fleet.test_job_scalars import VERSION, event, records
@@ -179,6 +179,8 @@ def test_a_restart_is_found_and_costs_the_same_in_a_thinned_log(read, name, ever
     every=st.integers(1, 3),
 )
 def test_a_clock_set_back_changes_no_count(read, name, at, back_s, every):
+    # Stamps alone do not show a clock that is set back by less than what lies between two lines.
+    assume(name not in ("bare.csv", "events.jsonl") or back_s > 2.0 * every)
     rows = job(range(1, 61), range(41, 101))
     changed = [
         (step, end - back_s * (place >= at), took) for place, (step, end, took) in enumerate(rows)

@@ -20,6 +20,7 @@ _TEXT_LENGTH = 200
 SIGNATURES = (
     b"elapsed time per iteration (", b" arguments ------", b"[before the start of training step]",
 )  # fmt: skip
+_TO_COME = "iterations to come after the last line: the job runs, it ended early or its log was cut"
 _WORDS = ("iteration", "world size", "seq_length")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ITERATION = re.compile(r"\biteration\s+(\d{1,15})\s*/\s*(\d{1,15})\s*\|")
@@ -68,6 +69,7 @@ class _Run:
 @dataclass
 class Log:
     lines: list[Line] = field(default_factory=list)
+    iteration_count: int = 0
     gpu_count: int | None = None
     sequence_tokens: int | None = None
 
@@ -106,6 +108,9 @@ def log_of(source: Source, settings: Given, findings: Findings) -> tuple[Log, bo
     """Return the lines on the progress of training, and whether all of them have a time."""
     log = _log(text_lines(source, findings), findings)
     findings.add("read", "lines on iterations", len(log.lines))
+    if log.lines and (to_come := log.iteration_count - log.lines[-1].step) > 0:
+        where = f"line {log.lines[-1].number:,}: {log.lines[-1].step:,} of {log.iteration_count:,}"
+        findings.add("noted", _TO_COME, to_come, where)
     return log, _place(log.lines, settings, findings)
 
 
@@ -124,7 +129,7 @@ def _log(lines: Iterable[tuple[int, str]], findings: Findings) -> Log:
                 continue
             last = text[match.start() :]
             log.lines.append(_line(number, text, match, loaded))
-            loaded = None
+            loaded, log.iteration_count = None, int(match[2])
         elif match := _LOADED.search(text):
             loaded = int(match[1])
         elif match := _WORLD.search(text):
