@@ -1,7 +1,12 @@
 """Kernel lines as relays, colours, other locales and reboots leave them: read, or flagged."""
 
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workbench import load
 from workbench.errors import LoadError
@@ -121,3 +126,26 @@ def test_several_reports_on_one_line_are_flagged(loaded):
 def test_the_uuid_of_a_gpu_beside_its_address_is_no_part_of_it(loaded):
     line = f"{ISO} gpu7 kernel: NVRM: Xid (PCI:0000:9b:00, GPU-509665ad-b600): 48, DBE"
     assert loaded(line).failures["device"].tolist() == ["0000:9b:00"]
+
+
+@given(
+    failing=st.sets(st.integers(0, 47), min_size=1, max_size=12),
+    form=st.sampled_from(["%b %d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "[%a %b %d %H:%M:%S %Y]"]),
+)
+def test_in_the_hour_that_comes_twice_lines_without_a_failure_tell_the_order(
+    tmp_path_factory, failing, form
+):
+    # Every five minutes from two hours before the end of summer time to two hours after it.
+    start = datetime(2026, 10, 24, 23, tzinfo=UTC)
+    moments = [start + timedelta(minutes=5 * number) for number in range(48)]
+    said = dict.fromkeys(failing, FELL)
+    lines = []
+    for number, moment in enumerate(moments):
+        stamp = moment.astimezone(ZoneInfo("Europe/Berlin")).strftime(form)
+        host = "" if form.startswith("[") else " node1 kernel:"
+        lines.append(f"{stamp}{host} {said.get(number, 'usb 1-1: new high-speed USB device')}\n")
+    path = tmp_path_factory.mktemp("log") / "kern.log"
+    path.write_text("".join(lines))
+    log = load.failures(path, tz="Europe/Berlin", year=2026, node="node1", window_s=0)
+    read = log.failures.sort_values("line")["start_ns"]
+    assert read.tolist() == [int(moments[at].timestamp()) * 10**9 for at in sorted(failing)]

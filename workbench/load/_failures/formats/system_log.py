@@ -57,12 +57,16 @@ def read_system_log(
     recogniser: Callable[[], Recognise],
     in_any_case: Sequence[bytes] = ERROR_NEEDLES,
 ) -> LogPart:
-    log = _Log(source.label, settings, recogniser)
-    with unfolded(source, log.findings) as stream:
-        lines = Lines(stream, (*needles, *_MARKS), in_any_case)
-        failures = failure_rows(log.rows(lines), source.label)
-        unknown = log.findings.count(UNKNOWN) + log.findings.count(_WITHHELD)
-        report_reading(log.findings, lines, stream, rows=len(failures), unknown=unknown)
+    for is_every in (False, True):
+        log = _Log(source.label, settings, recogniser)
+        with unfolded(source, log.findings) as stream:
+            lines = Lines(stream, (*needles, *_MARKS), in_any_case, is_every=is_every)
+            failures = failure_rows(log.rows(lines), source.label)
+            unknown = log.findings.count(UNKNOWN) + log.findings.count(_WITHHELD)
+            report_reading(log.findings, lines, stream, rows=len(failures), unknown=unknown)
+        # Which of two equal hours is meant, the stamps of the lines between tell.
+        if not any(stamps.clock_change_count for stamps in log.stamps.values()):
+            break
     log.report()
     nodes = {settings.node: None} if settings.node else {}
     return LogPart(failures, TIMELINE.empty(), log.findings, nodes, log.watched.spans)
@@ -77,7 +81,7 @@ class _Log:
         # A boot or a link of one host says nothing of the others.
         self._recognise: defaultdict[str | None, Recognise] = defaultdict(recogniser)
         # Of every host its own: each has its own year, boot and clock changes.
-        self._stamps: dict[str, Stamps] = {}
+        self.stamps: dict[str, Stamps] = {}
         self._before: tuple[int, Said] = (0, Said(None, None, ""))
         self._reported: set[_Event] = set()
         self._repeated: dict[_Event, tuple[int, int]] = {}
@@ -88,7 +92,7 @@ class _Log:
             text = line.text.decode(errors="replace").strip("\r\0")
             text = COLOURS.sub("", text) if "\x1b" in text else text
             prefix = without_prefix(text.strip(), BEGINNING)
-            stamps = self._stamps.setdefault(prefix.key, Stamps(self._given, self._label))
+            stamps = self.stamps.setdefault(prefix.key, Stamps(self._given, self._label))
             if line.is_hit and _BOOT.search(text):
                 stamps.boot()
             fields, refusal = _said(stamps, prefix, line.number)
@@ -110,7 +114,7 @@ class _Log:
                 self._doubt(fields.message if text.startswith("{") else text, line.number)
 
     def report(self) -> None:
-        findings, stamps = self.findings, list(self._stamps.values())
+        findings, stamps = self.findings, list(self.stamps.values())
         self.watched.report(findings)
         remark = "New Year is passed; the year is counted up"
         findings.add("noted", remark, sum(stamp.new_year_count for stamp in stamps))
@@ -159,7 +163,7 @@ class _Log:
 
     def _note(self, fields: Said, number: int) -> None:
         where = f"line {number:,}"
-        if fields.time_ns is None and not any(s.second_boot_count for s in self._stamps.values()):
+        if fields.time_ns is None and not any(s.second_boot_count for s in self.stamps.values()):
             self.findings.add("suspicious", "no time stamp; the time is missing", 1, where)
         remark = "bytes that are not UTF-8"
         self.findings.add("repaired", remark, fields.message.count("\ufffd"), where)
@@ -493,13 +497,19 @@ class Lines:
     """Lines of a stream that hold one of some byte strings, and the counts of all.
 
     Besides the hits it gives the first line of every block, and the last line, as samples of
-    the clock; they have ``is_hit`` unset.
+    the clock, or every line; they have ``is_hit`` unset.
     """
 
     def __init__(
-        self, stream: Stream, needles: Sequence[bytes], in_any_case: Sequence[bytes] = ()
+        self,
+        stream: Stream,
+        needles: Sequence[bytes],
+        in_any_case: Sequence[bytes] = (),
+        *,
+        is_every: bool = False,
     ) -> None:
         self._stream = stream
+        self._is_every = is_every
         self._pattern = _any_of(tuple(needles), tuple(in_any_case))
         # Used again for every block: fresh memory costs more than the search in it.
         self._bytes = bytearray(LONGEST_LINE_BYTES + BLOCK_BYTES)
@@ -527,7 +537,8 @@ class Lines:
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(block)]
         lines = pa.Array.from_buffers(pa.binary(), len(ends), buffers)
         is_hit = np.asarray(pc.match_substring_regex(lines, self._pattern))
-        for index in sorted({0, *np.flatnonzero(is_hit).tolist()}):
+        chosen = range(len(ends)) if self._is_every else {0, *np.flatnonzero(is_hit).tolist()}
+        for index in sorted(chosen):
             text = bytes(block[bounds[index] : bounds[index + 1]]).removesuffix(b"\n")
             yield Line(self.count + 1 + index, text, bool(is_hit[index]))
         self._last = bytes(block[bounds[-2] :])
