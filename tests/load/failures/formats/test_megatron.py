@@ -166,6 +166,13 @@ def test_noise_is_passed_over(log, noise):
     assert len(part.timeline) == 1
 
 
+@pytest.mark.parametrize(("last", "to_come"), [(1000, None), (999, 1), (220, 780)])
+def test_a_log_that_ends_before_the_last_iteration_says_how_many_are_to_come(log, last, to_come):
+    rows = log(*map(line, range(1, last + 1))).findings.frame()
+    told = rows.loc[rows["what"].str.startswith("iterations to come"), "count"].tolist()
+    assert told == [to_come] * (to_come is not None)
+
+
 def test_a_log_that_never_trained_is_empty(log):
     part = log("------------------------ arguments ------------------------")
     assert part.timeline.empty
