@@ -13,8 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import analyze, plot
-from workbench.analyze._pvf.injection_rows import Fixed
-from workbench.analyze._pvf.running import is_enough
+from workbench._shared.fixed_injections import Fixed, is_enough
 from workbench.errors import WorkbenchError
 from workbench.explore.live import Chunks, LiveExplorer
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers, slider

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from workbench import tables
+from workbench._shared.fixed_injections import Fixed
 from workbench.errors import InjectionError
 from workbench.tables import ExhaustiveInjections, Injections
 
@@ -52,26 +51,6 @@ def together(injections: Given, name: str) -> pd.DataFrame:
     return pd.concat(plain, ignore_index=True)
 
 
-class Fixed(Injections):
-    """Results that nobody changes any more: what every estimate needs of them is made once."""
-
-    @classmethod
-    def of(cls, injections: Any) -> Any:
-        """Fix the results of a campaign; the truth of every fault stays what it is."""
-        if type(injections) is not Injections:
-            return injections
-        return cls(*(getattr(injections, field.name) for field in fields(injections)))
-
-    @cached_property
-    def experiments(self) -> pd.DataFrame:
-        return _experiments(self)
-
-    @cached_property
-    def drawn(self) -> list[Any]:
-        """What all experiments were drawn from, once that is known."""
-        return []
-
-
 def parameters_of(injections: Given | ExhaustiveInjections) -> pd.DataFrame:
     """Return the tensors of the model that was injected into."""
     if isinstance(injections, ExhaustiveInjections):
@@ -101,7 +80,12 @@ def experiments(injections: Given) -> pd.DataFrame:
     ``attrs["unjudged"]`` counts the experiments that have no counts, ``attrs["never_run"]`` those
     of a design that is not a uniform one which have faults and no outcome.
     """
-    return injections.experiments if isinstance(injections, Fixed) else _experiments(injections)
+    if not isinstance(injections, Fixed):
+        return _experiments(injections)
+    if "experiments" not in injections.made:
+        injections.made["experiments"] = _experiments(injections)
+    kept: pd.DataFrame = injections.made["experiments"]
+    return kept
 
 
 def _experiments(injections: Given) -> pd.DataFrame:

@@ -10,10 +10,11 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
+from workbench._shared.fixed_injections import Fixed
 from workbench._shared.numbers import Flags
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.groups import MEMBERS, OF_CAMPAIGN, Groups, Rules, groups
-from workbench.analyze._pvf.injection_rows import KEY, Fixed, located, together
+from workbench.analyze._pvf.injection_rows import KEY, located, together
 from workbench.analyze._pvf.truth_cells import cells
 from workbench.errors import InjectionError
 from workbench.tables import ExhaustiveInjections, Injections
@@ -257,11 +258,11 @@ def drawn_cells(
     """
     if isinstance(injections, ExhaustiveInjections):
         return _of_truth(injections, judged)
-    if not isinstance(injections, Fixed) or judged is not injections.experiments:
+    if not isinstance(injections, Fixed) or judged is not injections.made.get("experiments"):
         return _drawn(injections, judged)
-    if not injections.drawn:
-        injections.drawn.append(_drawn(injections, judged))
-    drawn: Drawn = injections.drawn[0]
+    if "drawn" not in injections.made:
+        injections.made["drawn"] = _drawn(injections, judged)
+    drawn: Drawn = injections.made["drawn"]
     return drawn
 
 

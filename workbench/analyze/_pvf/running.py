@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
+from workbench._shared.fixed_injections import is_enough
 from workbench._shared.numbers import not_negative, positive, share_between, whole_number, wilson
 from workbench.analyze._pvf import cluster_intervals as intervals
 from workbench.analyze._pvf.allocation import site_shares
@@ -87,12 +88,6 @@ def pvf_running(
     rules = rules_told(by_campaign.loc[sites["campaign_id"].iloc[0]])
     enough = is_enough(looks, relative_error)
     return PVF_RUNNING.of(looks.assign(group=label, is_enough=enough, **rules))
-
-
-def is_enough(looks: pd.DataFrame, relative_error: float) -> pd.Series:
-    """Return at which looks half of the interval is less than this share of the estimate."""
-    half = (looks["high"] - looks["low"]) / 2
-    return (looks["pvf"] > 0) & (half < relative_error * looks["pvf"])
 
 
 # A part of sites that were not drawn alike would be no sample.
