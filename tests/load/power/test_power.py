@@ -276,7 +276,7 @@ def test_the_name_of_two_things_is_told_apart_by_their_files():
     log = together(part("logs/n1/gpu.csv"), part("logs/n2/gpu.csv", powers=[200, 210, 220]))
     assert by_entity(log) == {"gpu0 (n1/gpu.csv)": [100, 110, 120],
                               "gpu0 (n2/gpu.csv)": [200, 210, 220]}  # fmt: skip
-    told = log.quality[log.quality["what"].str.contains("its file was added")]
+    told = log.quality[log.quality["what"].str.contains("the file was added")]
     assert told["source"].tolist() == ["logs/n1/gpu.csv", "logs/n2/gpu.csv"]
 
 
