@@ -85,7 +85,7 @@ def test_the_step_time_comes_first_then_the_rest_by_share():
               for row in rows]  # fmt: skip
     table = analyze.run_comparison(trace(rows), trace(slower))
     assert table["quantity"].iloc[0] == "step time"
-    for _, of_verdict in table.iloc[1:].groupby("verdict"):
+    for _, of_verdict in table.iloc[1:].groupby("verdict", observed=True):
         share = of_verdict["step_ratio"].abs().dropna()
         assert share.is_monotonic_decreasing
     assert "other quantities changed" in table.attrs["verdict"]
