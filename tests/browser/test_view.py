@@ -64,7 +64,7 @@ WATCH = """() => {
 
 
 @pytest.fixture(scope="module", params=PLACES)
-def address(request, tmp_path_factory):
+def address(request, tmp_path_factory, absent):
     """Give the address of a notebook with one explorer."""
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "notebooks").mkdir()
@@ -72,13 +72,13 @@ def address(request, tmp_path_factory):
     notebook = new_notebook(cells=cells, metadata=KERNEL)
     nbformat.write(notebook, folder / "notebooks" / "view.ipynb")
     package = PACKAGES[request.param]
-    python = sys.executable if package is None else python_with(package, folder / "python")
+    python = sys.executable if package is None else python_with(package, folder / "python", absent)
     with serving(folder, request.param, python) as server:
         yield f"{server}/{PLACES[request.param]}"
         end_kernels(server)
 
 
-def python_with(package, folder):
+def python_with(package, folder, absent):
     """Install a package from PyPI in front of those that are installed here."""
     venv.create(folder, with_pip=True, symlinks=True)
     python = folder / "bin" / "python"
@@ -88,7 +88,7 @@ def python_with(package, folder):
     (own / "ours.pth").write_text(f"import site; site.addsitedir({ours_at!r})")
     command = [python, "-m", "pip", "install", "-q", "--ignore-installed", "--no-deps", package]
     if subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip(f"{package} cannot be installed here; PyPI is needed")
+        absent(f"{package} cannot be installed here; PyPI is needed")
     # Extensions for the browser lie beside the packages.
     for kind in ("labextensions", "lab/schemas", "lab"):
         for theirs in (Path(ours) / "share" / "jupyter" / kind).glob("*"):
