@@ -6,7 +6,7 @@ import pytest
 
 from tests.analyze.conftest import injected, skewed_truth
 from workbench import analyze, explore
-from workbench._shared.fixed_injections import Fixed
+from workbench._shared.fixed_injections import FixedInjections
 from workbench.errors import WorkbenchError
 from workbench.tables import DETECTOR_TRIALS
 
@@ -22,13 +22,13 @@ def said(explorer):
 
 def test_results_that_are_kept_give_the_estimates_of_those_that_are_not():
     given = analyze.truth_sample(skewed_truth(), 400, seed=3)
-    kept = Fixed.of(given)
+    kept = FixedInjections.of(given)
     for average in ("bits", "tensors", "bits"):
         for policy in ("wrong", "ignore"):
             rules = {"average": average, "nan_policy": policy}
             pd.testing.assert_frame_equal(analyze.pvf(kept, **rules), analyze.pvf(given, **rules))
     assert set(kept.made) == {"experiments", "drawn"}
-    assert Fixed.of(skewed := skewed_truth()) is skewed
+    assert FixedInjections.of(skewed := skewed_truth()) is skewed
 
 
 def test_pvf_changes_its_rules_and_says_them(truth, title):

@@ -11,7 +11,7 @@ import pandas as pd
 from workbench.tables import Injections
 
 
-class Fixed(Injections):
+class FixedInjections(Injections):
     """Results that nobody changes any more: what every estimate needs of them is made once."""
 
     @classmethod

@@ -61,7 +61,7 @@ def share_between(name: str, value: Any) -> float:
 
 
 def wilson(share: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
-    """Return the interval of Wilson; missing without trials."""
+    """Return the interval of a share of trials (Wilson 1927); missing without trials."""
     share, trials = np.asarray(share, dtype=float), np.asarray(trials, dtype=float)
     # No trials give no interval, not one from 0 to 1.
     trials = np.where(trials > 0, trials, np.nan)

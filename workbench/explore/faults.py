@@ -13,7 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import analyze, plot
-from workbench._shared.fixed_injections import Fixed, is_enough
+from workbench._shared.fixed_injections import FixedInjections, is_enough
 from workbench.errors import WorkbenchError
 from workbench.explore.live import Chunks, LiveExplorer
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers, slider
@@ -228,7 +228,7 @@ def pvf(
     >>> print(explorer.title())
     Highest: top, 0.759 % of faulty inferences go wrong; next bottom, 0.631 %
     """
-    fixed = Fixed.of(injections)
+    fixed = FixedInjections.of(injections)
 
     @cache
     def table(by: str, average: Any, nan_policy: Any) -> pd.DataFrame:
@@ -276,7 +276,7 @@ def pvf_by_bit(
     dtypes = parameters["dtype"].unique()
     dtype = str(dtypes[0]) if len(dtypes) == 1 else None
 
-    fixed = Fixed.of(injections)
+    fixed = FixedInjections.of(injections)
 
     @cache
     def table(rows: Any, nan_policy: Any) -> pd.DataFrame:
@@ -364,7 +364,7 @@ def pvf_protection(
     >>> print(explorer.title())
     Protecting 100 % of the elements removes 100 % of the wrong outputs
     """
-    fixed = Fixed.of(injections)
+    fixed = FixedInjections.of(injections)
 
     @cache
     def table(unit: Any) -> pd.DataFrame:

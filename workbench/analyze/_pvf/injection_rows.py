@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench import tables
-from workbench._shared.fixed_injections import Fixed
+from workbench._shared.fixed_injections import FixedInjections
 from workbench.errors import InjectionError
 from workbench.tables import ExhaustiveInjections, Injections
 
@@ -80,7 +80,7 @@ def experiments(injections: Given) -> pd.DataFrame:
     ``attrs["unjudged"]`` counts the experiments that have no counts, ``attrs["never_run"]`` those
     of a design that is not a uniform one which have faults and no outcome.
     """
-    if not isinstance(injections, Fixed):
+    if not isinstance(injections, FixedInjections):
         return _experiments(injections)
     if "experiments" not in injections.made:
         injections.made["experiments"] = _experiments(injections)

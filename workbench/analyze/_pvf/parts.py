@@ -10,7 +10,7 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from workbench._shared.fixed_injections import Fixed
+from workbench._shared.fixed_injections import FixedInjections
 from workbench._shared.numbers import Flags
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.groups import MEMBERS, OF_CAMPAIGN, Groups, Rules, groups
@@ -258,11 +258,12 @@ def drawn_cells(
     """
     if isinstance(injections, ExhaustiveInjections):
         return _of_truth(injections, judged)
-    if not isinstance(injections, Fixed) or judged is not injections.made.get("experiments"):
+    made = injections.made if isinstance(injections, FixedInjections) else {}
+    if judged is not made.get("experiments"):
         return _drawn(injections, judged)
-    if "drawn" not in injections.made:
-        injections.made["drawn"] = _drawn(injections, judged)
-    drawn: Drawn = injections.made["drawn"]
+    if "drawn" not in made:
+        made["drawn"] = _drawn(injections, judged)
+    drawn: Drawn = made["drawn"]
     return drawn
 
 
