@@ -12,7 +12,7 @@ PARALLEL = --numprocesses=auto --dist=loadfile
 # Where it is not kept, each of the thousand processes of the tests compiles the package anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help lab test unit quick check fuzz report docs publish bench lock
+.PHONY: help lab test unit quick check claims fuzz report docs publish bench lock
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
 
@@ -45,6 +45,9 @@ check: .venv/ready-to-test  ## format, lint, types, layers, spelling, wording: s
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/pytest -q -n0 -k style_list tests/test_house_rules.py
+
+claims: .venv/ready-to-test  ## recompute published results and compare with the printed numbers
+	$(BIN)/python -m claims
 
 COUNT ?= 100000
 ONLY ?= *

@@ -1,6 +1,6 @@
 """Write the documentation site to ``_site/``: ``python docs/build.py``, or ``make docs``.
 
-``--claims claims.json`` shows the results of every claim, as ``workbench fidelity --json`` wrote
+``--claims claims.json`` shows the results of every claim, as ``python -m claims --json`` wrote
 them; without it the page of claims lists them with their sources. ``--version`` and
 ``--repository`` are for a site beside those of other versions (``docs/versions.py``).
 
@@ -143,6 +143,8 @@ def _beside(file: Path) -> str:
     """Give the address of a file that is no page; it is copied if need be."""
     if file.suffix == ".ipynb":
         return f"notebooks/{file.stem}.html"
+    if file == ROOT / "claims":
+        return "claims.html"
     if not file.is_file():
         return "functions.html" if file.is_relative_to(ROOT / "workbench") else "index.html"
     address = Path("files") / file.relative_to(ROOT)
@@ -399,19 +401,18 @@ def write_notebooks(*, binder: str = "") -> None:
 
 
 def outcomes(path: Path) -> pd.DataFrame:
-    """Read what ``workbench fidelity --json`` wrote; refuse what lacks a claim or has another."""
-    from workbench import fidelity
-    from workbench.tables import FIDELITY
+    """Read what ``python -m claims --json`` wrote; refuse what lacks a claim or has another."""
+    import claims
 
-    dtypes = {name: column.dtype for name, column in FIDELITY.columns.items()}
+    dtypes = {name: column.dtype for name, column in claims.RESULTS.columns.items()}
     rows = pd.DataFrame(json.loads(path.read_text(encoding="utf-8")), columns=list(dtypes))
-    results = FIDELITY.check(rows.astype(dtypes))
+    results = claims.RESULTS.check(rows.astype(dtypes))
     computed = set(zip(results["noun"], results["claim"], strict=True))
-    if differing := computed ^ {(entry.noun, entry.name) for entry in fidelity.claims()}:
+    if differing := computed ^ {(entry.noun, entry.name) for entry in claims.claims()}:
         noun, name = min(differing)
         msg = (
             f"{path}: {len(differing)} claims are not those of this version, first {noun}: {name}; "
-            f"write the file anew with: workbench fidelity --json > {path}"
+            f"write the file anew with: python -m claims --json > {path}"
         )
         raise SystemExit(msg)
     return results
@@ -419,9 +420,9 @@ def outcomes(path: Path) -> pd.DataFrame:
 
 def with_outcomes(text: str, results: pd.DataFrame) -> str:
     """Put beside each name of claims in the table of systems how they ended in this build."""
-    from workbench import fidelity
+    import claims
 
-    counts = {str(noun): _counted(fidelity.summary(rows)) for noun, rows in by_noun(results)}
+    counts = {str(noun): _counted(claims.summary(rows)) for noun, rows in by_noun(results)}
 
     def told(row: re.Match[str]) -> str:
         links = re.sub(
@@ -431,8 +432,8 @@ def with_outcomes(text: str, results: pd.DataFrame) -> str:
         )
         return f"{row[1]}{links} |"
 
-    head = "| `workbench fidelity` |"
-    text = text.replace(head, "| `workbench fidelity`, numbers compared in this build |")
+    head = "| `python -m claims` |"
+    text = text.replace(head, "| `python -m claims`, numbers compared in this build |")
     # The last cell of a row.
     return re.sub(r"^(\|.*\| )(`\w+`(?:, `\w+`)*) \|$", told, text, flags=re.MULTILINE)
 
@@ -456,21 +457,22 @@ def _binder(repository: str, version: str) -> str:
 
 def write_claims(results: pd.DataFrame | None = None) -> None:
     """Write the claims: their results, or what is compared with which source."""
-    from workbench import __version__, fidelity
+    import claims
+    from workbench import __version__
 
     lines = ["# Claims", "", _CLAIMS, ""]
     if results is not None:
         lines += [
             f"Computed for this build of version {__version__}: "
-            f"**{_counted(fidelity.summary(results))}**. *Short*: the printed number is missed, as "
+            f"**{_counted(claims.summary(results))}**. *Short*: the printed number is missed, as "
             "the claim says beforehand. *Skipped*, or *absent*: a data set was not at hand.",
             "",
         ]
         for noun, rows in by_noun(results):
-            lines += [f"## {noun}", "", "```{raw} html", fidelity.html(rows), "```", ""]
+            lines += [f"## {noun}", "", "```{raw} html", claims.html(rows), "```", ""]
     else:
         lines += [_NOT_RUN, "", "| about | claim | printed by | data set |", "|---|---|---|---|"]
-        for claim in fidelity.claims():
+        for claim in claims.claims():
             cells = (
                 f"`{claim.noun}`",
                 claim.name,
@@ -482,13 +484,13 @@ def write_claims(results: pd.DataFrame | None = None) -> None:
 
 
 _CLAIMS = (
-    "Every number that is compared with one printed elsewhere. `workbench fidelity` computes all "
-    "of them on your machine, prints each beside the printed one, and ends with exit code 1 if one "
-    "fails; `workbench fidelity traces` those about traces. [Published systems](systems.md) says "
+    "Every number that is compared with one printed elsewhere. In a clone, `make claims` computes "
+    "all of them on your machine, prints each beside the printed one, and ends with exit code 1 if "
+    "one fails; `python -m claims traces` those about traces. [Published systems](systems.md) says "
     "which systems that makes reproduced, explained or not checkable."
 )
 _NOT_RUN = (
-    "**The claims were not run in this build.** `workbench fidelity --json > claims.json` runs "
+    "**The claims were not run in this build.** `python -m claims --json > claims.json` runs "
     "them, which takes minutes; `make docs CLAIMS=claims.json` then shows each number here, and "
     "the verdicts beside the published systems."
 )
@@ -539,7 +541,7 @@ def main() -> int:
     from sphinx.cmd.build import build_main
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--claims", type=Path, help="what workbench fidelity --json wrote")
+    parser.add_argument("--claims", type=Path, help="what python -m claims --json wrote")
     parser.add_argument("--version", default="", help="name in the list of versions")
     parser.add_argument("--repository", default="", help="OWNER/NAME on GitHub, for Binder")
     given = parser.parse_args()

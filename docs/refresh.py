@@ -215,9 +215,9 @@ def with_formats(text: str) -> str:
 
 def with_quality(text: str, cases: pd.DataFrame) -> str:
     """Return a page with how well troubles are found, between its two marks."""
-    from workbench import fidelity
+    import claims
 
-    quality = fidelity.finding_quality(cases)
+    quality = claims.finding_quality(cases)
     seeds = f"{cases['seed'].nunique()} odd seeds, {cases['seed'].min()} to {cases['seed'].max()}:"
     heads = ("trouble", "rule", "counts from", "cases", "recall", "nine of ten from", "elsewhere",
              "cost off by", "false findings", "goals")  # fmt: skip
@@ -240,9 +240,9 @@ def with_quality(text: str, cases: pd.DataFrame) -> str:
 
 def measure_findings() -> None:
     """Measure the rules in a hundred jobs per trouble, on seeds that no threshold was chosen on."""
-    from workbench import fidelity
+    import claims
 
-    cases = fidelity.finding_cases(range(1, 201, 2), progress=print)
+    cases = claims.finding_cases(range(1, 201, 2), progress=print)
     text = with_quality(RULES.read_text(encoding="utf-8"), cases)
     RULES.write_text(text, encoding="utf-8")
 

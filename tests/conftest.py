@@ -311,11 +311,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             for name, value in report.user_properties:
                 if name == "fuzz" and outcome == "passed":
                     terminalreporter.write_line(f"fuzz: {value}")
-                elif name == "fidelity":
+                elif name == "claims":
                     verdicts.update(value)
     if verdicts:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-        terminalreporter.write_line(f"fidelity: {counts}")
+        terminalreporter.write_line(f"claims: {counts}")
 
 
 @pytest.fixture(scope="session")

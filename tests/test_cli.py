@@ -11,11 +11,9 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from workbench import __version__, cli, datasets, fidelity, load
+from workbench import __version__, cli, datasets, load
 from workbench.cli import _notebooks
 from workbench.errors import PublishError
-from workbench.fidelity import Reading
-from workbench.fidelity import registry as _registry
 from workbench.tables import HARMLESS
 
 EVENTS = [
@@ -90,7 +88,7 @@ def test_help_lists_every_command_in_its_group_and_the_exit_codes(run):
     listed = {title: re.findall(r"^  (\w+) ", rows, re.MULTILINE) for title, rows in panels.items()}
     assert {title: names for title, names in listed.items() if title != "Options"} == {
         "Look": ["diagnose", "watch", "check", "lab"],
-        "Compare": ["compare", "fidelity"],
+        "Compare": ["compare"],
         "Share": ["report", "share", "obfuscate"],
         "Data": ["convert", "record", "datasets"],
         "Develop": ["publish"],
@@ -306,42 +304,6 @@ def test_datasets_verify_exits_with_1_for_a_changed_file(run, real_data, tmp_pat
     assert re.search(r"dlrm_kineto.tar.gz .* changed", result.stdout)
 
 
-# --- fidelity ---------------------------------------------------------------
-
-
-@pytest.fixture
-def one_claim(monkeypatch):
-    def with_numbers(printed, here):
-        monkeypatch.setattr(_registry, "_CLAIMS", [])
-        fidelity.claim(noun="things", name="size", source="a paper")(
-            lambda: [Reading("width", printed, here, "mm")]
-        )
-
-    return with_numbers
-
-
-def test_fidelity_exits_with_0_when_every_claim_passes(run, one_claim):
-    one_claim(7, 7)
-    result = run("fidelity")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("things: size - 1 pass\nsource: a paper\n")
-    assert result.stdout.splitlines()[-1] == "1 pass, 0 FAIL, 0 absent"
-
-
-def test_fidelity_exits_with_1_when_a_claim_fails_and_says_so_in_json(run, one_claim):
-    one_claim(7, 8)
-    result = run("fidelity", "things", "--json")
-    assert result.exit_code == 1
-    (row,) = json.loads(result.stdout)
-    assert (row["printed"], row["here"], row["verdict"]) == (7, 8, "FAIL")
-
-
-def test_fidelity_exits_with_2_for_an_unknown_noun(run):
-    result = run("fidelity", "nonsense")
-    assert result.exit_code == 2
-    assert "there are claims about" in result.stderr
-
-
 # --- notebooks --------------------------------------------------------------
 
 
@@ -394,13 +356,6 @@ def test_report_takes_the_notebooks_that_fit_ones_own_data(run, shared, tmp_path
     run("report", "--data", path, "--out", tmp_path)
     ((notebooks,), _) = shared[0]
     assert [notebook.name[:2] for notebook in notebooks] == pages
-
-
-def test_report_adds_a_page_with_the_claims_on_demand(run, shared, tmp_path):
-    run("report", tmp_path / "mine.ipynb", "--fidelity", "--out", tmp_path)
-    (((_, page),), _) = shared[0]
-    assert page.name == "fidelity.ipynb"
-    assert not page.exists(), "it is written to a folder that is removed"
 
 
 def test_the_examples_of_report_work_as_they_are_printed(run, shared, tmp_path, monkeypatch):

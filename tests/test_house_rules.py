@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
+import claims
 from tests.rules import for_every
 from workbench import (
     analyze,
     datasets,
     explore,
-    fidelity,
     load,
     plot,
     record,
@@ -44,10 +44,15 @@ ROOMS = {
         share,
         record,
         datasets,
-        fidelity,
+        claims,
     )
 }
-TABLES = {n: table for n in tables.__all__ if isinstance(table := getattr(tables, n), tables.Table)}
+TABLES = {
+    name: table
+    for module in (tables, claims)
+    for name in module.__all__
+    if isinstance(table := getattr(module, name), tables.Table)
+}
 
 
 def by_name(paths):
@@ -56,9 +61,10 @@ def by_name(paths):
 
 
 SOURCES = by_name((ROOT / "workbench").rglob("*.py"))
+CLAIMS = by_name((ROOT / "claims").rglob("*.py"))
 CODE = by_name(path for part in ("tests", "benchmarks") for path in (ROOT / part).rglob("*.py"))
 PAGES = by_name([*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("docs/**/*.md")])
-LINES_PER_FILE = {"workbench": 800, "tests": 600, "benchmarks": 600}
+LINES_PER_FILE = {"workbench": 800, "claims": 800, "tests": 600, "benchmarks": 600}
 COLUMNS_TO_LIST = 6
 # Shorter ones are alike because there is only one way to write them.
 SAME_LINES = 5
@@ -142,8 +148,8 @@ def test_docstring_names_the_table_it_returns_and_lists_its_columns(function):
         assert returns, "a function that returns a frame says which table it is"
     if returns is None:
         return
-    named = re.search(r"tables\.(\w+)`", returns[1])
-    assert named, "the Returns section names a table of workbench.tables"
+    named = re.search(r"(?:tables|claims)\.(\w+)`", returns[1])
+    assert named, "the Returns section names a table of workbench.tables, or of the claims"
     columns = TABLES[named[1]].columns
     if len(columns) <= COLUMNS_TO_LIST:
         assert [name for name in columns if f"``{name}``" not in returns[1]] == []
@@ -213,14 +219,14 @@ def test_shares_are_fractions(table):
     assert [name for name, share in shares.items() if (share.lower, share.upper) != (0, 1)] == []
 
 
-@for_every(path=SOURCES | CODE)
+@for_every(path=SOURCES | CLAIMS | CODE)
 def test_files_are_short_enough_to_be_about_one_thing(path):
     name = path.relative_to(ROOT)
     lines = len(path.read_text().splitlines())
     assert lines <= LINES_PER_FILE[name.parts[0]]
 
 
-@for_every(path=SOURCES)
+@for_every(path=SOURCES | {name: CLAIMS[name] for name in CLAIMS if "__main__" not in name})
 def test_the_package_never_prints_and_never_unpickles(path):
     calls, _ = calls_and_imports(path)
     assert calls & BANNED_CALLS == set()
@@ -239,7 +245,7 @@ def test_private_modules_stay_in_their_room(path):
 def test_no_function_is_written_twice():
     """What two files need lies in one of them, or in what they share."""
     places = {}
-    for name, path in SOURCES.items():
+    for name, path in (SOURCES | CLAIMS).items():
         for node in syntax_tree(path).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and size_of(node) >= SAME_LINES:
                 places.setdefault(ast.dump(node), []).append(f"{name}:{node.lineno} {node.name}")
@@ -383,7 +389,7 @@ def prose(path):
                 yield token.start[0], token.string
 
 
-@for_every(path=SOURCES | PAGES | NOTEBOOKS)
+@for_every(path=SOURCES | CLAIMS | PAGES | NOTEBOOKS)
 def test_prose_uses_the_words_of_the_style_list(path):
     misses = [
         f"{line + text.count(chr(10), 0, match.start())}: {match[0]!r} -> {better}"
@@ -417,6 +423,7 @@ BREACHES = {
     ("explore", "import distributed"): "Only fault injection imports torch",
     ("explore", "import nbclient"): "Only share runs and converts notebooks",
     ("share", "from workbench import analyze"): "share turns any notebook into pages",
+    ("cli", "import claims"): "the package never imports them",
 }
 
 
@@ -439,7 +446,8 @@ def broken_contracts(report):
 
 @pytest.mark.slow
 def test_each_broken_import_rule_is_noticed(tmp_path):
-    shutil.copytree(ROOT / "workbench", tmp_path / "workbench")
+    for package in ("workbench", "claims"):
+        shutil.copytree(ROOT / package, tmp_path / package)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for number, (room, statement) in enumerate(BREACHES):
         culprit = tmp_path / "workbench" / room / f"culprit_{number}.py"

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 import yaml
 
+import claims
 from tests import test_pages as pages
-from workbench import explore, fidelity, plot
-from workbench.tables import FIDELITY
+from workbench import explore, plot
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -120,12 +120,12 @@ def test_an_example_gives_its_call_its_figure_and_its_table():
 # --- results of the claims -----------------------------------------------------------------
 
 
-def results_of(claims):
+def results_of(listed):
     """Give every claim one number that agrees, one that is short and one row without data."""
     return [
         {"noun": entry.noun, "claim": entry.name, "what": "x", "source": "page 1", "unit": "s",
          "printed": 1.5, "here": 1.25, "tolerance": 0.5, "verdict": verdict, "note": note}
-        for entry in claims
+        for entry in listed
         for verdict, note in (("pass", ""), ("short", ""), ("absent", "fetch it"))
     ]  # fmt: skip
 
@@ -137,12 +137,12 @@ def write_results(path, rows):
 
 def test_results_of_claims_stand_beside_the_systems_and_on_their_page(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "PAGES", tmp_path)
-    claims = fidelity.claims()
-    read = build.outcomes(write_results(tmp_path / "claims.json", results_of(claims)))
-    FIDELITY.check(read)
+    listed = claims.claims()
+    read = build.outcomes(write_results(tmp_path / "claims.json", results_of(listed)))
+    claims.RESULTS.check(read)
     build.write_copies(read)
     build.write_claims(read)
-    count = sum(entry.noun == "regions" for entry in claims)
+    count = sum(entry.noun == "regions" for entry in listed)
     told = f"[`regions`](claims.md#regions): {count} pass, {count} short, {count} skipped |"
     assert told in (tmp_path / "systems.md").read_text()
     page = (tmp_path / "claims.md").read_text()
@@ -156,25 +156,25 @@ def test_without_results_the_page_of_claims_says_that_and_how_to_run_them(tmp_pa
     build.write_claims()
     page = (tmp_path / "claims.md").read_text()
     assert "The claims were not run in this build" in page
-    assert "`workbench fidelity --json > claims.json`" in page
+    assert "`python -m claims --json > claims.json`" in page
     assert " pass" not in page
 
 
 @pytest.mark.parametrize("stale", ["lacks one", "has another"])
 def test_results_of_another_version_are_refused(tmp_path, stale):
-    rows = results_of(fidelity.claims())
+    rows = results_of(claims.claims())
     if stale == "lacks one":
         first = rows[0]["claim"]
         rows = [row for row in rows if row["claim"] != first]
     else:
         rows.append(rows[0] | {"claim": "a claim of old"})
-    with pytest.raises(SystemExit, match=r"1 claims are not those .* workbench fidelity --json"):
+    with pytest.raises(SystemExit, match=r"1 claims are not those .* python -m claims --json"):
         build.outcomes(write_results(tmp_path / "claims.json", rows))
 
 
 def test_a_table_of_systems_without_claims_stays_as_it_is():
     text = "| a | b | explained | why | |\n| c `d` | e | f | `g` | |\n"
-    assert build.with_outcomes(text, pd.DataFrame(columns=list(FIDELITY.columns))) == text
+    assert build.with_outcomes(text, pd.DataFrame(columns=list(claims.RESULTS.columns))) == text
 
 
 # --- the tutorial, followed ------------------------------------------------------------------

@@ -12,7 +12,6 @@ from workbench.cli._app import (
     check,
     convert,
     fetch,
-    fidelity,
     group,
     list_sets,
     obfuscate,
@@ -35,7 +34,7 @@ app = group(
 )
 _PANELS = {
     "Look": (diagnose, watch, check, lab),
-    "Compare": (compare, fidelity),
+    "Compare": (compare,),
     "Share": (report, pack, obfuscate),
     "Data": (convert, record),
     "Develop": (publish,),

@@ -229,34 +229,6 @@ def verify(
         raise typer.Exit(LOOK)
 
 
-def fidelity(
-    noun: Annotated[
-        str | None, typer.Argument(help="Only claims about this, e.g. traces.", show_default=False)
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Recompute published results and compare.
-
-    Every claim is computed now. A claim whose data set is absent says how to get it and
-    fails nothing. Exit code 1 if a claim fails.
-
-    \b
-    Examples:
-      workbench fidelity
-      workbench fidelity traces --json
-    """
-    from workbench import fidelity
-
-    shown = sys.stderr.isatty()
-    table = fidelity.run(noun, progress=lambda name: typer.echo(name, err=True) if shown else None)
-    if as_json:
-        print_json(records(table))
-    else:
-        typer.echo(fidelity.text(table))
-    if fidelity.failed(table):
-        raise typer.Exit(LOOK)
-
-
 def record(
     command: Annotated[list[str], typer.Argument(help="The command to run, after --.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must not hold a recording.")],

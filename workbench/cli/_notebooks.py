@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -117,9 +116,6 @@ def report(
         Literal["offline", "static"],
         typer.Option(help="Live figures, or pictures only."),
     ] = "offline",
-    with_fidelity: Annotated[
-        bool, typer.Option("--fidelity", help="Add a page with every claim, recomputed.")
-    ] = False,
 ) -> None:
     """Write findings and their evidence as an offline static site.
 
@@ -149,17 +145,10 @@ def report(
     stated = options_of(tz, year, boot_time, node, unit, window)
     options = plain_options(stated, data)
     overview = None if data is None else partial(first_page, data, stated)
-    with tempfile.TemporaryDirectory() as folder:
-        if with_fidelity:
-            from workbench import fidelity
-
-            page = Path(folder, "fidelity.ipynb")
-            page.write_text(json.dumps(fidelity.notebook()), encoding="utf-8")
-            pages = [*pages, page]
-        index = share.report(
-            pages, out=out, data=data, parameters=options, mode=mode, overview=overview, wording=say
-        )
-        typer.echo(index)
+    index = share.report(
+        pages, out=out, data=data, parameters=options, mode=mode, overview=overview, wording=say
+    )
+    typer.echo(index)
 
 
 def publish(

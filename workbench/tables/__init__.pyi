@@ -65,8 +65,6 @@ from .failures import (
     FlightRecording as FlightRecording,
 )
 from .findings import (
-    FINDING_CASES as FINDING_CASES,
-    FINDING_QUALITY as FINDING_QUALITY,
     FINDING_RULES as FINDING_RULES,
     FINDINGS as FINDINGS,
     RUN_CHANGES as RUN_CHANGES,
@@ -275,7 +273,6 @@ from .failures import (
 from .table import (
     DATASET_FILES as DATASET_FILES,
     DATASETS as DATASETS,
-    FIDELITY as FIDELITY,
     Column as Column,
     Origin as Origin,
     Source as Source,

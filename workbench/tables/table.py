@@ -277,24 +277,6 @@ DATASET_FILES = table("""
     verdict: str - ok, missing or changed
 """)
 
-# Numbers printed elsewhere, recomputed.
-
-FIDELITY = table("""
-    fidelity: One row per number printed elsewhere and computed here.
-
-    noun: str - what the claim is about, e.g. traces
-    claim: str - name of the claim
-    what: str - which of its numbers this is; empty for the claim as a whole
-    source: str - paper, table, page or project that printed the number
-    printed: float64? - number as printed, in `unit`
-    here: float64? - number computed here, in `unit`
-    tolerance: float64? >=0 - largest difference allowed, in `unit`
-    unit: str - unit of the three numbers; empty for a plain number
-    verdict: category - pass, short (misses a limit, and is known to), FAIL, or absent (a data set
-        or package is not available)
-    note: str - why a claim failed or how to get its data set; else empty
-""")
-
 # Where the numbers of a figure come from: the words under it, and whose data they are.
 
 Origin = Literal["", "own", "data set", "published", "model"]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims.registry import published
 from workbench import analyze
 from workbench.errors import WorkbenchError
-from workbench.fidelity.registry import published
 from workbench.tables import LOAD_IMBALANCE
 
 some_loads = st.lists(st.floats(min_value=0, max_value=1e9), min_size=1, max_size=40).filter(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims.registry import published
 from workbench import analyze, load, simulate
 from workbench.errors import WorkbenchError
-from workbench.fidelity.registry import published
 from workbench.tables import REUSE_HISTOGRAM, ROW_POPULARITY, ROW_SHARDING
 
 PLACEMENTS = ["contiguous", "random", "round-robin", "LPT"]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from claims.registry import published
 from workbench import analyze, simulate
 from workbench.analyze import ShardingAssumptions
 from workbench.errors import TableError, WorkbenchError
-from workbench.fidelity.registry import published
 from workbench.tables import EMBEDDING_TABLES, TABLE_SHARDING
 
 PLANNERS = ("greedy", "in order", "round-robin", "random")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from claims.registry import published
 from workbench import load
 from workbench.errors import LoadError
-from workbench.fidelity.registry import published
 
 SMALL = """
 tiny_t3_bs8.pt

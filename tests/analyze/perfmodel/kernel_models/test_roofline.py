@@ -456,7 +456,7 @@ def test_operations_of_shipped_models_are_those_of_pytorchs_counter(name, tmp_pa
 @pytest.mark.oracle
 def test_attention_of_a_public_trace_has_the_work_that_tracelens_prints(real_data):
     # AMD-AGI/TraceLens, SDPA_fwd.csv: it halves all pairs; of 559 queries a causal mask leaves
-    # 559 * 560 / 2. Matrix products are compared by `workbench fidelity`.
+    # 559 * 560 / 2. Matrix products are compared by `python -m claims`.
     path = real_data("kineto-h100") / "Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
     trace = load.traces(path, progress=False)
     table = analyze.roofline(trace.events, devices=trace.devices).set_index("name")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from claims import perfmodel as claims
 from workbench import analyze, load
 from workbench.analyze._perfmodel.layouts import iteration_model as _residual
 from workbench.analyze._perfmodel.layouts.closed_form import PARTS
 from workbench.errors import MissingExtraError, PerformanceModelError
-from workbench.fidelity import perfmodel as claims
 from workbench.tables import ITERATIONS, PLAN, PREDICTED_ITERATIONS
 
 GPT = analyze.model_shape("GPT-3 175B")

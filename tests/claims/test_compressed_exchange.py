@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from claims.communication import accuracy
 from workbench import datasets
-from workbench.fidelity.communication import accuracy
 
 
 @pytest.mark.oracle

@@ -4,10 +4,10 @@ A claim is a small function that compares numbers printed by a paper, a peer or 
 reference with what the public functions of the workbench give for the same input. Claims
 are computed when they are run; the printed numbers live in ``data/published`` and in the
 data sets themselves. Each domain has a module of claims; importing this package registers
-them all.
+them all. ``python -m claims`` computes them.
 """
 
-from workbench.fidelity import (
+from claims import (
     communication,
     failures,
     findings,
@@ -18,22 +18,24 @@ from workbench.fidelity import (
     replay,
     traces,
 )
-from workbench.fidelity.findings import finding_cases, finding_quality
-from workbench.fidelity.perfmodel import printed_iterations, printed_predictions
-from workbench.fidelity.registry import (
+from claims._tables import FINDING_CASES, FINDING_QUALITY, RESULTS
+from claims.findings import finding_cases, finding_quality
+from claims.registry import (
     Claim,
     Reading,
     claim,
     claims,
     failed,
     html,
-    notebook,
     run,
     summary,
     text,
 )
 
 __all__ = [
+    "FINDING_CASES",
+    "FINDING_QUALITY",
+    "RESULTS",
     "Claim",
     "Reading",
     "claim",
@@ -46,11 +48,8 @@ __all__ = [
     "findings",
     "html",
     "imbalance",
-    "notebook",
     "perfmodel",
     "power",
-    "printed_iterations",
-    "printed_predictions",
     "pvf",
     "replay",
     "run",

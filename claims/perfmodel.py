@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from claims.registry import Reading, beside, claim, published
 from workbench import analyze, load
 from workbench.errors import MissingExtraError
-from workbench.fidelity.registry import Reading, beside, claim, published
 from workbench.tables import (
     CONFIGURATIONS,
     DEPENDENCIES,
-    ITERATION_ERRORS,
     ITERATIONS,
     MATRIX_PRODUCTS,
     NODES,
@@ -78,25 +77,6 @@ _MLPERF: dict[str, Any] = {"flash_attention": True, "sharding": "zero1"}
 _LLAMA: dict[str, Any] = {"chunks": 8, "sequence_parallel": True} | _MLPERF
 _LUMOS: dict[str, Any] = {"sequence_parallel": True} | _MLPERF
 _BARS = ("compute", "overlap", "communication", "other")
-
-
-def printed_predictions() -> pd.DataFrame:
-    """Predict every job whose iteration time a paper or a submission prints.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.ITERATION_ERRORS`; ``group`` names the source and what
-        the assumed constants were calibrated on. Jobs that served to calibrate are dropped.
-    """
-    gpt3 = printed_iterations("iteration_mlperf_gpt3", **_MLPERF)
-    errors = [
-        megatron_errors().assign(group="Megatron, A100: calibrated on its other models"),
-        after_the_first(gpt3, "GPT-3 175B, MLPerf: calibrated on 256 H100"),
-        after_the_first(llama_jobs(), "Llama 3 405B: calibrated on 8,192 H100"),
-        after_the_first(lumos_jobs(), "Lumos, 15B: calibrated on TP2 PP2 DP8"),
-    ]
-    return ITERATION_ERRORS.check(pd.concat(errors, ignore_index=True))
 
 
 def after_the_first(jobs: pd.DataFrame, group: str) -> pd.DataFrame:

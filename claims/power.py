@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from claims.registry import Reading, beside, claim, published
 from workbench import analyze, datasets, load, simulate
 from workbench.analyze import SmoothingPlan
-from workbench.fidelity.registry import Reading, beside, claim, published
 from workbench.tables import POWER_LOADS, POWER_TOPOLOGY, POWER_TOTALS
 
 # Claims about energy and power: 64 nodes of a GPT-3 training, metered at the wall.

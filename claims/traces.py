@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from claims.registry import Reading, beside_named, claim, printed_ns, published
 from workbench import analyze, load, simulate
 from workbench.analyze import intervals
-from workbench.fidelity.registry import Reading, beside_named, claim, printed_ns, published
 from workbench.tables import Trace
 
 _traces = functools.partial(claim, noun="traces")

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from claims.registry import Reading, beside, claim, published
 from workbench import analyze, load, simulate
 from workbench.analyze import Packing, PackingPlan, Parallelism
-from workbench.fidelity.registry import Reading, beside, claim, published
 
 _SOURCE = "WLB-LLM, arXiv:2503.17924; lengths as hao-ai-lab/DistCA reconstructed them"
 _K = 1024

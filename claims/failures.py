@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from claims.registry import Reading, beside, beside_named, claim, published
 from workbench import analyze, datasets, load, simulate
 from workbench.analyze import FaultTolerance
-from workbench.fidelity.registry import Reading, beside, beside_named, claim, published
 from workbench.simulate import FailureProcess
 
 _CASES = ("lock_gil_1st", "gpu_error_1st")

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from workbench import analyze, fidelity, simulate
-from workbench.fidelity import findings
-from workbench.tables import FINDING_CASES, FINDING_QUALITY
+import claims
+from claims import FINDING_CASES, FINDING_QUALITY, findings
+from workbench import analyze, simulate
 
 
 def cases(*rows):
@@ -16,7 +16,7 @@ def cases(*rows):
 
 
 def test_recall_counts_losses_from_the_limit_on_and_errors_of_what_was_found():
-    table = fidelity.finding_quality(
+    table = claims.finding_quality(
         cases(
             {"trouble": "slow rank", "loss_share": 0.3, "is_found": True, "cost": 9.0,
              "true_cost": 10.0},
@@ -40,9 +40,9 @@ def test_recall_counts_losses_from_the_limit_on_and_errors_of_what_was_found():
 
 def test_a_rule_that_meets_its_goals_is_said_to():
     found = {"trouble": "low power", "rule": "odd_gpu", "loss_share": 0.2, "is_found": True}
-    (row,) = fidelity.finding_quality(cases(found)).to_dict("records")
+    (row,) = claims.finding_quality(cases(found)).to_dict("records")
     assert row["verdict"] == "met"
-    (row,) = fidelity.finding_quality(cases(found | {"loss_share": 0.1})).to_dict("records")
+    (row,) = claims.finding_quality(cases(found | {"loss_share": 0.1})).to_dict("records")
     assert row["verdict"] == "MISSED", "no case, no verdict in its favour"
 
 
@@ -59,7 +59,7 @@ def test_a_job_without_troubles_is_asked_all_rules(monkeypatch):
     monkeypatch.setattr(
         findings.analyze, "findings", lambda _: _Answer(pd.DataFrame({"rule": list(loud)}))
     )
-    table = fidelity.finding_cases([3], troubles=["none"])
+    table = claims.finding_cases([3], troubles=["none"])
     assert table["false_count"].tolist() == [2]
     assert table["rule"].tolist() == ["straggler, odd_gpu"]
 
@@ -70,7 +70,7 @@ class _Answer:
 
 
 def test_one_case_tells_what_was_found_where():
-    table = fidelity.finding_cases(range(1, 9), troubles=["interruption"])
+    table = claims.finding_cases(range(1, 9), troubles=["interruption"])
     large = table[table["loss_share"] >= 0.02]
     assert large["is_found"].all()
     assert (large["cost"] / large["true_cost"]).between(0.9, 1.1).all()

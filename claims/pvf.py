@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from claims.registry import Reading, beside_named, claim
 from workbench import analyze, datasets, load
-from workbench.fidelity.registry import Reading, beside_named, claim
 from workbench.simulate import injections as inject
 from workbench.simulate.injections import models
 from workbench.tables import ExhaustiveInjections

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from claims.registry import Reading, beside, claim, published
 from workbench import analyze, load, simulate
-from workbench.fidelity.registry import Reading, beside, claim, published
 from workbench.tables import COLLECTIVE_TIMES, NETWORK_LEVELS, EmbeddingOutputs, Regions
 
 _STARTUP = "start-up, NCCL / NCCLX"

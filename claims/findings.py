@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from claims._tables import FINDING_CASES, FINDING_QUALITY
+from claims.registry import Reading, claim
 from workbench import analyze, simulate
-from workbench.fidelity.registry import Reading, claim
-from workbench.tables import FINDING_CASES, FINDING_QUALITY
 
 NO_TROUBLE = "none"
 LEAST_RECALL, MOST_FALSE, MOST_COST_ERROR = 0.95, 0.1, 0.2
@@ -93,7 +93,7 @@ def finding_cases(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.FINDING_CASES`.
+        Table :data:`claims.FINDING_CASES`.
     """
     numbers, rows = list(seeds), []
     for trouble in (NO_TROUBLE, *EXPECTED) if troubles is None else troubles:
@@ -166,12 +166,12 @@ def finding_quality(cases: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     cases
-        Table :data:`workbench.tables.FINDING_CASES`.
+        Table :data:`claims.FINDING_CASES`.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.FINDING_QUALITY`, one row per trouble.
+        Table :data:`claims.FINDING_QUALITY`, one row per trouble.
     """
     FINDING_CASES.check(cases)
     troubled = cases[cases["trouble"] != NO_TROUBLE]

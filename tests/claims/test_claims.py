@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from workbench import fidelity
+import claims
+from claims import traces
 from workbench.errors import MissingExtraError
-from workbench.fidelity import traces
 
-CLAIMS = fidelity.claims()
+CLAIMS = claims.claims()
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_claim_holds(claim, folders, absent, record_property):
         readings = list(claim.compute(*folders(claim)))
     except MissingExtraError as error:
         absent(str(error))
-    record_property("fidelity", [reading.verdict() for reading in readings])
+    record_property("claims", [reading.verdict() for reading in readings])
     assert readings
     # What is known to fall short of a target may not fall further, nor what meets it be excused.
     assert [reading for reading in readings if reading.verdict() == "FAIL"] == []
@@ -53,7 +53,7 @@ def test_a_nanosecond_more_would_be_noticed(folders, monkeypatch):
 
 
 def test_printed_times_become_whole_nanoseconds():
-    from workbench.fidelity.registry import printed_ns
+    from claims.registry import printed_ns
 
     row = {"span_us": "660551.005", "overlap_us": ""}
     assert list(printed_ns(row, "span", "overlap")) == [("span", 660_551_005)]

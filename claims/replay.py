@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from claims.registry import Reading, beside, beside_named, claim, published
 from workbench import analyze, load
 from workbench.analyze import PassTimes
-from workbench.fidelity.registry import Reading, beside, beside_named, claim, published
 
 _SETS = ("kineto-hta", "kineto-h100", "kineto-resnet", "kineto-dlrm-8rank")
 _QUEUED = "ns_resolution_trace"

@@ -12,23 +12,18 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from claims._tables import RESULTS
 from workbench import datasets
-from workbench.errors import DatasetError, MissingExtraError, WorkbenchError
-from workbench.tables import FIDELITY
+from workbench.errors import MissingExtraError, WorkbenchError
+
+_PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "published"
 
 
 def published(name: str) -> list[dict[str, str]]:
     """Read one table of printed numbers, every cell as the text it was printed as."""
-    # An installed package carries its data as _bundled; a checkout has them beside it.
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package / "_bundled", package.parent / "data"):
-        path = folder / "published" / f"{name}.csv"
-        if path.is_file():
-            # Text, and no cell read as missing: what was printed stays as it was printed.
-            table = pd.read_csv(path, dtype=str, keep_default_na=False)
-            return [dict(zip(table.columns, row, strict=True)) for row in table.to_numpy()]
-    msg = f"{package}: the printed numbers {name}.csv are missing; install ai-infra-workbench again"
-    raise DatasetError(msg)
+    # Text, and no cell read as missing: what was printed stays as it was printed.
+    table = pd.read_csv(_PUBLISHED / f"{name}.csv", dtype=str, keep_default_na=False)
+    return [dict(zip(table.columns, row, strict=True)) for row in table.to_numpy()]
 
 
 def printed_ns(row: dict[str, str], *names: str) -> Iterator[tuple[str, int]]:
@@ -131,7 +126,7 @@ def claim(
     Parameters
     ----------
     noun
-        What the claim is about; ``workbench fidelity NOUN`` runs the claims of one noun.
+        What the claim is about; ``python -m claims NOUN`` runs the claims of one noun.
     name
         What is claimed, in a few words.
     source
@@ -200,7 +195,7 @@ def run(noun: str | None = None, *, progress: Callable[[str], None] | None = Non
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.FIDELITY`, one row per number compared, in the order
+        Table :data:`claims.RESULTS`, one row per number compared, in the order
         of registration. A claim whose data set or optional package is absent has one row that
         says how to get it; one that cannot be computed has one row that fails and says why.
 
@@ -215,9 +210,9 @@ def run(noun: str | None = None, *, progress: Callable[[str], None] | None = Non
             progress(f"{entry.noun}: {entry.name}")
         rows.extend(_rows(entry))
     if not rows:
-        return FIDELITY.empty()
-    dtypes = {name: column.dtype for name, column in FIDELITY.columns.items()}
-    return FIDELITY.check(pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes))
+        return RESULTS.empty()
+    dtypes = {name: column.dtype for name, column in RESULTS.columns.items()}
+    return RESULTS.check(pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes))
 
 
 def failed(frame: pd.DataFrame) -> bool:
@@ -226,7 +221,7 @@ def failed(frame: pd.DataFrame) -> bool:
     Parameters
     ----------
     frame
-        Table :data:`workbench.tables.FIDELITY`.
+        Table :data:`claims.RESULTS`.
 
     Returns
     -------
@@ -284,7 +279,7 @@ def text(frame: pd.DataFrame) -> str:
     Parameters
     ----------
     frame
-        Table :data:`workbench.tables.FIDELITY`.
+        Table :data:`claims.RESULTS`.
 
     Returns
     -------
@@ -301,12 +296,12 @@ def html(frame: pd.DataFrame) -> str:
     Parameters
     ----------
     frame
-        Table :data:`workbench.tables.FIDELITY`.
+        Table :data:`claims.RESULTS`.
 
     Returns
     -------
     str
-        Tables of class ``wb-fidelity``, without scripts. The numbers of a claim can be
+        Tables of class ``wb-results``, without scripts. The numbers of a claim can be
         unfolded; those of a claim that fails are. Every text is escaped.
     """
     groups = list(_claims(frame))
@@ -321,45 +316,20 @@ def html(frame: pd.DataFrame) -> str:
     )
 
 
-def notebook() -> dict[str, Any]:
-    """Write a notebook that runs every claim, so that a report can have it as a page.
-
-    Returns
-    -------
-    dict
-        A Jupyter notebook (nbformat 4) as plain data, without outputs.
-    """
-    opening = (
-        "# Does the workbench compute what others printed?\n\n"
-        "**Question.** Which numbers of papers, peers and exact references does the workbench "
-        "reproduce?\n\n"
-        "**Answer.** Every claim below was computed while this page was made. A claim whose data "
-        "set is not available says how to get it.\n\n"
-        "**Data.** Public data sets, named in the notes."
-    )
-    code = "from IPython.display import HTML\n\nfrom workbench import fidelity\n\n"
-    code += "HTML(fidelity.html(fidelity.run()))"
-    text = {"cell_type": "markdown", "id": "cell-00", "metadata": {}, "source": opening}
-    run_all: dict[str, Any] = {"cell_type": "code", "id": "cell-01", "metadata": {}, "source": code}
-    run_all |= {"execution_count": None, "outputs": []}
-    metadata = {"language_info": {"name": "python"}}
-    return {"cells": [text, run_all], "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
-
-
 def summary(frame: pd.DataFrame) -> str:
     """Count the verdicts in one sentence.
 
     Parameters
     ----------
     frame
-        Table :data:`workbench.tables.FIDELITY`.
+        Table :data:`claims.RESULTS`.
 
     Returns
     -------
     str
         For example ``"65 pass, 2 short, 0 FAIL, 1 absent"``; short is named if it occurs.
     """
-    counts = FIDELITY.check(frame)["verdict"].astype(str).value_counts()
+    counts = RESULTS.check(frame)["verdict"].astype(str).value_counts()
     shown = [name for name in _VERDICTS if name != "short" or counts.get(name, 0)]
     return ", ".join(f"{counts.get(name, 0)} {name}" for name in shown)
 
@@ -371,7 +341,7 @@ def _verdicts(rows: pd.DataFrame) -> str:
 
 def _claims(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yield the rows of each claim and source, in the order they were computed."""
-    FIDELITY.check(frame)
+    RESULTS.check(frame)
     keys = [frame[name].astype(object) for name in ("noun", "claim", "source")]
     yield from (rows for _, rows in frame.groupby(keys, sort=False))
 
@@ -407,7 +377,7 @@ def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], styles: tuple[st
         cells = zip(row, styles, strict=True)
         body = [f'<td style="{style}">{escaping.escape(cell)}</td>' for cell, style in cells]
         lines.append(f"<tr>{''.join(body)}</tr>")
-    top = f'<table class="wb-fidelity">\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
+    top = f'<table class="wb-results">\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
     return top + "\n".join(lines) + "\n</tbody>\n</table>"
 
 
