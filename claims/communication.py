@@ -12,9 +12,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from claims._collective_times import collective_times
+from claims._tables import COLLECTIVE_TIMES
 from claims.registry import Reading, beside, claim, published
 from workbench import analyze, load, simulate
-from workbench.tables import COLLECTIVE_TIMES, NETWORK_LEVELS, EmbeddingOutputs, Regions
+from workbench.tables import NETWORK_LEVELS, EmbeddingOutputs, Regions
 
 _STARTUP = "start-up, NCCL / NCCLX"
 
@@ -64,7 +66,7 @@ def send_and_receive() -> Iterator[Reading]:
     rows = pd.DataFrame(published("send_receive_times"))
     (limit,) = (row for row in published("collectives_at_scale") if row["what"] != _STARTUP)
     for library, measured in rows[rows["gpu"] == "GB300"].groupby("library", sort=False):
-        times = analyze.collective_times(send_receive(measured))
+        times = collective_times(send_receive(measured))
         error = np.abs(times["held_out_ns"] / times["dur_ns"] - 1).median()
         yield Reading(str(library), float(limit["value"]), 100 * float(error), "%", bound="at most")
 

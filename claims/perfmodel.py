@@ -13,6 +13,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from claims import _kernel_times
+from claims._closed_form import memory_footprint, model_flops, utilization
+from claims._collective_times import collective_times
+from claims._fast_algorithms import fast_algorithms, tensor_contractions
+from claims._gemm_errors import gemm_errors
+from claims._iteration_errors import cross_validated, iteration_errors
+from claims._iteration_model import iteration_model
+from claims._iterations import iterations
+from claims._kernel_times import gemm_times
+from claims._layout_what_if import layout_what_if
 from claims.registry import Reading, beside, claim, published
 from workbench import analyze, load
 from workbench.errors import MissingExtraError
@@ -82,7 +92,7 @@ _BARS = ("compute", "overlap", "communication", "other")
 def after_the_first(jobs: pd.DataFrame, group: str) -> pd.DataFrame:
     """Predict all jobs but the first, on which assumed constants are calibrated."""
     later = jobs.iloc[1:].reset_index(drop=True)
-    return analyze.iteration_errors(later, from_the_first(jobs).predict(later), group=group)
+    return iteration_errors(later, from_the_first(jobs).predict(later), group=group)
 
 
 def after_one_row_of_each(jobs: pd.DataFrame) -> pd.DataFrame:
@@ -93,7 +103,7 @@ def after_one_row_of_each(jobs: pd.DataFrame) -> pd.DataFrame:
         unseen = rows[layouts != layouts.iloc[0]].reset_index(drop=True)
         if len(unseen):
             predicted, group = from_the_first(rows).predict(unseen), ", ".join(map(str, name))
-            errors.append(analyze.iteration_errors(unseen, predicted, group=group))
+            errors.append(iteration_errors(unseen, predicted, group=group))
     return pd.concat(errors, ignore_index=True)
 
 
@@ -109,7 +119,7 @@ def megatron_errors() -> pd.DataFrame:
     for name in jobs["model"].unique():
         own = jobs[jobs["model"] == name]
         model = analyze.calibrated_to(analyze.assumed_model(), jobs[jobs["model"] != name])
-        errors.append(analyze.iteration_errors(own, model.predict(own), group=name))
+        errors.append(iteration_errors(own, model.predict(own), group=name))
     return pd.concat(errors, ignore_index=True)
 
 
@@ -124,7 +134,7 @@ def llama_jobs() -> pd.DataFrame:
         layout = {**_LLAMA, **sizes, **batch, "sequence": int(row["sequence_tokens"])}
         job = measured((row, layout, 1.0))
         # The paper prints TFLOPs per GPU, which count half of the scores: the mask is causal.
-        flops = float(analyze.model_flops(job, causal=True)["model_flops_count"].iloc[0])
+        flops = float(model_flops(job, causal=True)["model_flops_count"].iloc[0])
         seconds = flops / (float(row["tflops_per_gpu"]) * 1e12 * int(row["gpu_count"]))
         jobs.append(job.assign(dur_ns=round(1e9 * seconds)))
     return ITERATIONS.check(pd.concat(jobs, ignore_index=True))
@@ -179,18 +189,18 @@ def held_out(folder: Path) -> Iterator[Reading]:
     width hold 16 layers' times (four of TP, four of micro-batch), and the other width is
     held out, so nothing but physics tells what width does.
     """
-    multi = load.iterations(folder / "ground_truth_multi.csv")
-    single = load.iterations(folder / "ground_truth_single.csv")
+    multi = iterations(folder / "ground_truth_multi.csv")
+    single = iterations(folder / "ground_truth_single.csv")
     paper = {row["nodes"]: row for row in published("vtrain_errors")}
-    five = analyze.cross_validated(multi, residual="trees")
+    five = cross_validated(multi, residual="trees")
     yield _limit("several nodes, five parts", _mean(five["error_ratio"]))
     yield Reading(
         "several nodes, five parts, beside vTrain's own", float(paper["multi"]["mape_pct"]),
         _mean(five["error_ratio"]), "%", 0, paper["multi"]["source"], "at most",
     )  # fmt: skip
-    large = analyze.cross_validated(multi, by="gpu_count", held_out=512, residual="trees")
+    large = cross_validated(multi, by="gpu_count", held_out=512, residual="trees")
     yield _limit("512 GPUs held out", _mean(large["error_ratio"]))
-    wide = analyze.cross_validated(single, by="hidden", held_out=2048, residual="trees")
+    wide = cross_validated(single, by="hidden", held_out=2048, residual="trees")
     yield _limit("one node, widest held out", _mean(wide["error_ratio"]))
 
 
@@ -207,7 +217,7 @@ def megatron() -> Iterator[Reading]:
     yield _limit("eight Megatron jobs", _mean(errors), f"mean {label}")
     worst = 100 * float(errors.abs().max())
     yield _limit("eight Megatron jobs, largest", worst, f"largest {label}")
-    shares = 100 * analyze.utilization(jobs)["mfu_share"]
+    shares = 100 * utilization(jobs)["mfu_share"]
     for row, computed in zip(published("iteration_megatron"), shares.tolist(), strict=True):
         if row["mfu_pct"]:
             name = f"MFU, {row['model']}"
@@ -220,7 +230,7 @@ def memory() -> Iterator[Reading]:
     for row in published("memory_megatron"):
         layout = analyze.Layout(**{**printed_layout(row), "data": 1})
         jobs = analyze.configurations(analyze.model_shape(row["model"]), layout, gpu="A100")
-        need = analyze.memory_footprint(jobs).iloc[0]
+        need = memory_footprint(jobs).iloc[0]
         states = sum(need[f"{name}_bytes"] for name in ("parameters", "gradients", "optimizer"))
         for name, computed, column, near in (
             ("states", states, "state_gib", 0.09),
@@ -262,9 +272,7 @@ def llama() -> Iterator[Reading]:
         yield Reading(label, float(number != 3), float(fits), "", source=row["source"])
     table = llama_jobs()
     predicted = from_the_first(table).predict(table)
-    computed = analyze.utilization(table.assign(dur_ns=predicted["dur_ns"]), causal=True)[
-        "mfu_share"
-    ]
+    computed = utilization(table.assign(dur_ns=predicted["dur_ns"]), causal=True)["mfu_share"]
     for row, share in list(zip(rows, computed, strict=True))[1:]:
         printed_share = 100 * float(row["tflops_per_gpu"]) / 989
         tokens, off = row["sequence_tokens"], abs(100 * share - printed_share)
@@ -294,11 +302,11 @@ def megatron_bridge() -> Iterator[Reading]:
         own = every[(releases == release) & (every["expert_count"] > 1)]
         later = analyze.assumed_model(release=release).predict(own)
         # Every second row had no part in the factor of the release.
-        off = 100 * analyze.iteration_errors(own, later)["error_ratio"].iloc[1::2].abs().median()
+        off = 100 * iteration_errors(own, later)["error_ratio"].iloc[1::2].abs().median()
         name = f"mixtures of experts, NeMo {release}, rows without a part in its factor, median"
         yield _limit(limit, off, name)
     jobs = every[releases < "26.06"].reset_index(drop=True)
-    blind = analyze.iteration_errors(jobs, analyze.assumed_model().predict(jobs))["error_ratio"]
+    blind = iteration_errors(jobs, analyze.assumed_model().predict(jobs))["error_ratio"]
     routed, narrow = jobs["expert_count"] > 1, jobs["gpu"].str.endswith("FP4")
     for name, rows in (("dense models", ~routed & ~narrow), ("mixtures of experts", routed)):
         yield _limit(f"{name}, median", 100 * blind[rows].abs().median())
@@ -362,7 +370,7 @@ def lumos() -> Iterator[Reading]:
     """
     table = lumos_jobs()
     predicted = from_the_first(table).predict(table)
-    errors = analyze.iteration_errors(table, predicted)["error_ratio"].iloc[1:]
+    errors = iteration_errors(table, predicted)["error_ratio"].iloc[1:]
     yield _limit("Lumos, total", _mean(errors), "eight jobs, total, mean")
     median = 100 * errors.abs().median()
     yield _limit("Lumos, total, median", median, "eight jobs, total, median")
@@ -385,7 +393,7 @@ def matrix_products() -> Iterator[Reading]:
     whole model is fitted to three and judged on the fourth. ``training`` is m, n, k >= 1024.
     The roofline with the peaks of the data sheet is printed beside it, as what it must beat.
     """
-    errors = analyze.gemm_errors(load.gemm_times(gpus=_GPUS), fold_count=4)
+    errors = gemm_errors(gemm_times(gpus=_GPUS), fold_count=4)
     # Without the trees there is nothing to judge: the claim is absent, not failed.
     if not (errors["model"] == "hybrid").any():
         msg = "the trees need scikit-learn; pip install 'ai-infra-workbench[kernels]'"
@@ -432,7 +440,7 @@ def _collectives(model: str, column: str) -> Iterator[Reading]:
 
 @cache
 def _modelled_collectives() -> pd.DataFrame:
-    return analyze.collective_times(load.collective_times(gpus=_GPUS))
+    return collective_times(_kernel_times.collective_times(gpus=_GPUS))
 
 
 def _kernel_times_limit(label: str, computed: float, row: dict[str, str]) -> Reading:
@@ -466,7 +474,7 @@ def several_nodes(folder: Path) -> Iterator[Reading]:
     A row is one iteration time without a breakdown; the closed form splits it, and there is no
     overlap. So this tests the ratios, not the parts of a trace.
     """
-    rows = load.iterations(folder / "ground_truth_multi.csv")
+    rows = iterations(folder / "ground_truth_multi.csv")
     errors = _errors(rows, analyze.assumed_model(), _LAYOUTS, every=_EVERY_OF_SEVERAL)
     yield _reading("constants assumed", errors)
     values = rows["hidden"].unique()
@@ -488,7 +496,7 @@ def one_node(folder: Path) -> Iterator[Reading]:
     As on several nodes. Fitted constants come from jobs of the other width; for another width,
     where both are requested, from jobs of other depths.
     """
-    rows = load.iterations(folder / "ground_truth_single.csv")
+    rows = iterations(folder / "ground_truth_single.csv")
     changes = {
         "layout": _LAYOUTS,
         "number of GPUs": ([*_MODEL, *_SIZES[:2], "micro_batch_count"], ["gpu_count"]),
@@ -515,7 +523,7 @@ def _fitted_errors(
 ) -> np.ndarray:
     """Return the errors of the rows with one value of a column, fitted to all others."""
     own = rows[apart] == value
-    model = analyze.iteration_model(rows[~own], residual="none")
+    model = iteration_model(rows[~own], residual="none")
     return _errors(rows[own], model, columns, every=every)
 
 
@@ -530,7 +538,7 @@ def _errors(
     same, differing = columns
     rows = rows.reset_index(drop=True)
     forms = model.predict(rows)
-    flops = analyze.model_flops(rows)["hardware_flops_count"] / rows["gpu_count"]
+    flops = model_flops(rows)["hardware_flops_count"] / rows["gpu_count"]
     job = rows.groupby(same).ngroup()
     errors = [np.zeros((0, 2))]
     for position in range(0, len(rows), every):
@@ -539,7 +547,7 @@ def _errors(
         near = ((job == job[position]) & differs).to_numpy()
         if near.any():
             steps = _as_trace(traced.iloc[0], forms.iloc[position])
-            predicted = analyze.layout_what_if(steps, traced, rows[near], model=model)
+            predicted = layout_what_if(steps, traced, rows[near], model=model)
             truth = rows.loc[near, "dur_ns"].to_numpy()
             naive = traced["dur_ns"].iloc[0] * flops[near].to_numpy() / flops[position]
             errors.append(np.column_stack([predicted["dur_ns"] / truth - 1, naive / truth - 1]))
@@ -618,7 +626,7 @@ _COLUMNS = list(MATRIX_PRODUCTS.columns)
 )
 def coefficients(folder: Path) -> Iterator[Reading]:
     """Verify every algorithm by Brent's equations to 1e-12; names tell rank and nonzeros."""
-    for row in analyze.fast_algorithms(load.fast_algorithms(folder)).to_dict("records"):
+    for row in analyze.fast_algorithms(fast_algorithms(folder)).to_dict("records"):
         yield Reading(f"{row['algorithm']}, deviation", 0, row["residual_ratio"], "", 1e-12)
         if name := re.fullmatch(r"\w+?\d\d\d-(\d+)-(\d+)", row["algorithm"]):
             rank = row["product_count"]
@@ -672,7 +680,7 @@ def contractions(folder: Path) -> Iterator[Reading]:
     """Compare the work of each folded product with the product of the sizes of its indices."""
     path = folder / "tcb.txt"
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    table = load.tensor_contractions(path)
+    table = tensor_contractions(path)
     for row, line in zip(table.to_dict("records"), lines, strict=True):
         printed = prod(int(size) for size in re.findall(r":(\d+)", line))
         folded = row["m_count"] * row["n_count"] * row["k_count"]

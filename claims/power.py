@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from claims._power import band_shares, energy_total, power_ramps
+from claims._step_energy import span_energy, work_energy
 from claims.registry import Reading, beside, claim, published
 from workbench import analyze, datasets, load, simulate
 from workbench.analyze import SmoothingPlan
@@ -43,7 +45,7 @@ def _by_lines(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str]
     result = {}
     for convention, method in _METHODS.items():
         energy = analyze.energy(power, method=method, start_ns=start, end_ns=end)  # type: ignore[arg-type]
-        total = analyze.energy_total(energy).iloc[0]
+        total = energy_total(energy).iloc[0]
         result["energy of the nodes", convention] = float(total["energy_j"]) / 3.6e6
         result["mean power", convention] = float(total["mean_w"]) / 1e3
         result["lowest mean of a node", convention] = float(energy["mean_w"].min())
@@ -163,7 +165,7 @@ def _at_instants(folder: Path) -> pd.DataFrame:
 def _spectrum(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
     peaks = analyze.power_peaks(analyze.power_spectrum(totals))
     second = peaks.loc[peaks["harmonic"] == 2, "frequency_hz"]
-    ramps = analyze.power_ramps(totals, windows_s=[2])["ramp_w_per_s"]
+    ramps = power_ramps(totals, windows_s=[2])["ramp_w_per_s"]
     low, high = np.percentile(totals["power_w"].dropna(), [1, 99])
     return {
         ("highest peak of the spectrum", ""): float(peaks["frequency_hz"].iloc[0]),
@@ -176,7 +178,7 @@ def _spectrum(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
 def _bands(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
     names = [row["setting"] for row in published("power_swings") if row["what"] == "band share"]
     ends = [tuple(map(float, name.split("-"))) for name in names]
-    shares = analyze.band_shares(totals, [(low, high) for low, high in ends])["energy_share"]
+    shares = band_shares(totals, [(low, high) for low, high in ends])["energy_share"]
     return {("band share", name): float(value) for name, value in zip(names, shares, strict=True)}
 
 
@@ -296,8 +298,8 @@ def real_job(folder: Path) -> Iterator[Reading]:
     log = load.power(folder, progress=False)
     job = load.job_log(folder, progress=False)
     power = analyze.power_of_scope(log.power, log.entities)
-    work = analyze.work_energy(analyze.step_energy(power, job.steps))
-    computed = _numbers(work, analyze.span_energy(power, job.spans))
+    work = work_energy(analyze.step_energy(power, job.steps))
+    computed = _numbers(work, span_energy(power, job.spans))
     phases = analyze.phase_power(analyze.power_sum(power, period_s=0.5), job.steps)
     inside = phases[phases["place"] == "in steps"]["power_w"]
     computed |= {f"phase {n} of 10": watts / 1e3 for n, watts in enumerate(inside, start=1)}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from claims._job_held_out import job_held_out
 from claims.registry import Reading, beside, beside_named, claim, published
 from workbench import analyze, load
 from workbench.analyze import PassTimes
@@ -191,6 +192,6 @@ def jobs(folder: Path) -> Iterator[Reading]:
         name = row["job"]
         if name not in errors:
             operations = load.job_operations(folder / f"trace-{name}.parquet")
-            errors[name] = analyze.job_held_out(operations).set_index("method")
+            errors[name] = job_held_out(operations).set_index("method")
         computed = errors[name][row["measure"]].loc[row["method"]]
         yield beside(row, computed, f"{name}, {row['method']}, {row['measure']}", unit="")

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from claims._execution_traces import execution_traces
+from claims._graph_tasks import chakra_nodes, graph_tasks
 from claims.registry import Reading, beside_named, claim, printed_ns, published
 from workbench import analyze, load, simulate
 from workbench.analyze import intervals
@@ -586,8 +588,8 @@ def exported(folder: Path) -> Iterator[Reading]:
                 values = int(told["In msg nelems"]) * _VALUE_BYTES[told["dtype"]]
                 size[kind.replace("_", "")] += values
     events = load.traces(folder / "traces", progress=False).events
-    tasks = analyze.graph_tasks(events, analyze.execution_graph(events))
-    nodes = analyze.chakra_nodes(events, tasks.tasks, tasks.edges)
+    tasks = graph_tasks(events, analyze.execution_graph(events))
+    nodes = chakra_nodes(events, tasks.tasks, tasks.edges)
     with tempfile.TemporaryDirectory() as out:
         load.write_chakra(nodes, Path(out, "job"))
         again = load.traces(out, progress=False).nodes
@@ -615,7 +617,7 @@ def from_a_model() -> Iterator[Reading]:
     layout = analyze.Layout(
         tensor=8, pipeline=4, data=2, global_batch=2 * _ROUNDS, sequence=_SEQUENCE, sharding="zero1"
     )
-    nodes = analyze.execution_traces(shape, layout).nodes
+    nodes = execution_traces(shape, layout).nodes
     kinds = nodes["collective"].astype(object)
     reduces = nodes[kinds == "all_reduce"]
     per_layer = len(reduces) / (layout.gpu_count / layout.pipeline * shape.layers * _ROUNDS)

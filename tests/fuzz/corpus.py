@@ -16,6 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from claims import _kernel_times
+from claims._fast_algorithms import fast_algorithms, tensor_contractions
+from claims._iterations import iterations
+from claims._kernel_times import gemm_times
 from tests.fuzz.structures import zipped
 from tests.load.fleet.test_job_scalars import T0, VERSION, records, run
 from tests.load.traces.ascend_files import trace_view
@@ -120,8 +124,8 @@ DOORS = {
     "lengths": Door(load.document_lengths, _sums),
     "job": Door(load.job_operations, _sums),
     "sweeps": Door(load.power_sweeps, _sums),
-    "iterations": Door(load.iterations, _sums),
-    "collectives": Door(lambda path: load.collective_times(path, gpus=["H100"]), _sums),
+    "iterations": Door(iterations, _sums),
+    "collectives": Door(lambda path: _kernel_times.collective_times(path, gpus=["H100"]), _sums),
     "reuse": Door(load.reuse_histogram, _sums),
     "topology": Door(load.power_topology, lambda frame: {"rows": float(len(frame))}),
     "causes": Door(load.cause_counts, _sums),
@@ -130,9 +134,9 @@ DOORS = {
     "places": Door(load.rank_places, lambda frame: {"rows": float(len(frame))}),
     "regions": Door(load.regions, lambda read: {}),
     "losses": Door(load.local_training_losses, _sums),
-    "gemms": Door(lambda path: load.gemm_times(path, gpus=["X"], dtypes=None), _sums),
-    "algorithms": Door(load.fast_algorithms, _sums),
-    "contractions": Door(load.tensor_contractions, lambda frame: {"rows": float(len(frame))}),
+    "gemms": Door(lambda path: gemm_times(path, gpus=["X"], dtypes=None), _sums),
+    "algorithms": Door(fast_algorithms, _sums),
+    "contractions": Door(tensor_contractions, lambda frame: {"rows": float(len(frame))}),
     "lifetimes": Door(load.lifetimes, _sums),
     "failure_table": Door(lambda path: load.failure_table(path, tz="UTC"), _FAILURES),
     "records": Door(load.injection_records, _INJECTIONS),

@@ -5,6 +5,9 @@ from functools import partial
 import pandas as pd
 import pytest
 
+from claims import _kernel_times
+from claims._iterations import iterations
+from claims._kernel_times import gemm_times
 from workbench import load
 from workbench.errors import LoadError
 from workbench.tables import HARMLESS
@@ -28,13 +31,13 @@ COLLECTIVES = (
 
 
 READERS = {
-    "iterations": (load.iterations, ITERATIONS, "dur_ns"),
+    "iterations": (iterations, ITERATIONS, "dur_ns"),
     "topology": (load.power_topology, TREE, "limit_w"),
     "causes": (load.cause_counts, CAUSES, "failure_count"),
     "embedding tables": (load.embedding_tables, TABLES, "element_bytes"),
     "lifetimes": (load.lifetimes, LIVES, "lifetime_h"),
-    "matrix products": (partial(load.gemm_times, dtypes=["half"]), GEMMS, "dur_ns"),
-    "collectives": (load.collective_times, COLLECTIVES, "dur_ns"),
+    "matrix products": (partial(gemm_times, dtypes=["half"]), GEMMS, "dur_ns"),
+    "collectives": (_kernel_times.collective_times, COLLECTIVES, "dur_ns"),
 }
 
 
@@ -81,7 +84,7 @@ def test_a_number_at_the_end_of_a_small_table_is_refused_with_its_line(name, tmp
 def test_iterations_without_a_line_end_lack_their_last_row_and_say_so(tmp_path):
     path = tmp_path / "iterations.csv"
     path.write_text(ITERATIONS[:-4])  # 4098.5 ms became 409
-    table = load.iterations(path)
+    table = iterations(path)
     assert (table["dur_ns"] / 1e6).tolist() == [4096.5, 4097.5]
     assert list(table.attrs["left_out"].values()) == [1]
 

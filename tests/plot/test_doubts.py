@@ -16,7 +16,6 @@ SAYS_SO = re.compile(
 DOUBTS = {"doubt": ("", "made up"), "is_sure": (True, False), "is_usable": (True, False)}
 # What the title says does not rest on what is in doubt there.
 FREE = {
-    "iteration_errors": "it states how far off predictions were, whatever was doubted of them",
     "collectives": "who was last is doubted, and the title is about bandwidth",
 }
 OF_A_TABLE = ("failure_rates", "recurrence", "survival", "lemon_nodes", "mttf_by_size")

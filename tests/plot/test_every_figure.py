@@ -152,7 +152,6 @@ def incident_counts(rank, n):
 # Tables that are not called as the figure is.
 TABLE_OF = {"parallelism_plan": "plan", "incidents": "failures"}
 TABLE_OF |= {"pipeline_schedule": "schedule_times"}
-TABLE_OF |= {"gemm_errors": "kernel_model_errors"}
 TABLE_OF |= {"pvf_by_bit": "pvf", "pvf_by_flips": "pvf"}
 
 
@@ -312,28 +311,12 @@ def spares(_, n):
     }  # fmt: skip
 
 
-def iteration_errors(rank, n):
-    return {
-        "configuration": f"{HOSTILE}{n}", "group": f"{HOSTILE}{rank}", "measured_ns": 10**9 + n,
-        "dur_ns": 10**9, "analytic_ns": 2 * 10**9, "error_ratio": -n / (10**9 + n),
-        "analytic_error_ratio": 1.0, "is_inside": (True, None)[n % 2], "doubt": HOSTILE,
-    }  # fmt: skip
-
-
 def parallelism_plan(rank, n):
     return {
         "gpu": HOSTILE, "recompute": HOSTILE, "tensor_parallel": 1 + rank, "fits": n % 3 > 0,
         "pipeline_parallel": 1 + n % 50, "dur_ns": 10**9 + n, "memory_bytes": 10**10 * (n + 1),
         "low_ns": 10**8 if n % 2 else None, "high_ns": 10**10 if n % 2 else None,
         "doubt": HOSTILE,
-    }  # fmt: skip
-
-
-def gemm_errors(rank, n):
-    return {
-        "gpu": f"{HOSTILE}{rank}", "dtype": HOSTILE, "model": HOSTILE, "held_out": HOSTILE,
-        "shapes": ("all" if n % 9 == 8 else HOSTILE), "row_count": 1 + n, "flop_count": 1e6 + n,
-        "mean_ratio": 0.1, "median_ratio": 0.1, "max_ratio": 0.5,
     }  # fmt: skip
 
 

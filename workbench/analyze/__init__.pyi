@@ -71,7 +71,6 @@ from ._imbalance.inference_node import (
 )
 from ._imbalance.jobs.stragglers import complete_steps as complete_steps
 from ._imbalance.jobs.schedule import job_dispersion as job_dispersion
-from ._imbalance.jobs.prediction import job_held_out as job_held_out
 from ._imbalance.jobs.traced import job_operations as job_operations
 from ._imbalance.jobs.schedule import (
     job_micro_batches as job_micro_batches,
@@ -197,38 +196,24 @@ from ._perfmodel.graph.execution_graph import (
     execution_graph as execution_graph,
 )
 from ._perfmodel.graph.rank_rows import GraphRules as GraphRules
-from ._perfmodel.kernel_models.collective_model import collective_times as collective_times
 from ._perfmodel.kernel_models.fast_matmul import (
     fast_algorithms as fast_algorithms,
     fast_matmul as fast_matmul,
     fast_matmul_crossover as fast_matmul_crossover,
 )
-from ._perfmodel.kernel_models.gemm_model import gemm_errors as gemm_errors
 from ._perfmodel.kernel_models.hardware import hardware as hardware
 from ._perfmodel.kernel_models.roofline import roofline as roofline
 from ._perfmodel.kernel_models.matrix_products import (
     matrix_peaks as matrix_peaks,
     matrix_products as matrix_products,
 )
-from ._perfmodel.layouts.execution_traces import execution_traces as execution_traces
-from ._perfmodel.layouts.iteration_errors import (
-    cross_validated as cross_validated,
-    iteration_errors as iteration_errors,
-)
 from ._perfmodel.layouts.iteration_model import (
     IterationModel as IterationModel,
     assumed_model as assumed_model,
     calibrated_to as calibrated_to,
-    iteration_model as iteration_model,
     public_iterations as public_iterations,
 )
 from ._perfmodel.layouts.layout import Layout as Layout, configurations as configurations
-from ._perfmodel.layouts.layout_what_if import layout_what_if as layout_what_if
-from ._perfmodel.layouts.closed_form import (
-    memory_footprint as memory_footprint,
-    model_flops as model_flops,
-    utilization as utilization,
-)
 from ._perfmodel.layouts.model_shape import (
     GpuType as GpuType,
     ModelShape as ModelShape,
@@ -257,7 +242,6 @@ from ._perfmodel.schedule_times import (
     schedule_summary as schedule_summary,
     schedule_times as schedule_times,
 )
-from ._perfmodel.graph_tasks import chakra_nodes as chakra_nodes, graph_tasks as graph_tasks
 from ._perfmodel.timing.replay import replay as replay, replayed_events as replayed_events
 from ._perfmodel.twins.likeness import (
     LikenessLimits as LikenessLimits,
@@ -266,12 +250,11 @@ from ._perfmodel.twins.likeness import (
 from ._perfmodel.twins.profile import trace_profile as trace_profile
 
 # Power and energy
-from ._power.spectrum import band_shares as band_shares
 from ._power.capping import capped_share as capped_share, capping_events as capping_events
 from ._power.capping import capping_blame as capping_blame
 from ._power.capping import capping_cost as capping_cost
 from ._power.curve import power_curve as power_curve
-from ._power.energy import energy as energy, energy_total as energy_total
+from ._power.energy import energy as energy
 from ._power.energy import energy_from_counter as energy_from_counter
 from ._power.curve import Extrapolation as Extrapolation, extended_curve as extended_curve
 from ._power.grid import power_grid as power_grid, power_totals as power_totals
@@ -289,7 +272,6 @@ from ._power.curve import (
     published_curve as published_curve,
     published_gains as published_gains,
 )
-from ._power.spectrum import power_ramps as power_ramps
 from ._power.loads import power_loads as power_loads, single_feed as single_feed
 from ._power.management import POWER_POLICIES as POWER_POLICIES
 from ._power.management import FeedShortage as FeedShortage, PowerPolicy as PowerPolicy
@@ -338,9 +320,8 @@ from ._fleet.kernel_energy import kernel_energy as kernel_energy
 from ._fleet.step_energy import phase_power as phase_power
 from ._fleet.power_dips import power_dips as power_dips
 from ._fleet.clock_offset import power_during as power_during
-from ._fleet.step_energy import span_energy as span_energy, step_energy as step_energy
+from ._fleet.step_energy import step_energy as step_energy
 from ._fleet.timeline import fleet_timeline as fleet_timeline
-from ._fleet.step_energy import work_energy as work_energy
 
 # Communication
 from ._communication.local_training import (

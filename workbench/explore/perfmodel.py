@@ -327,7 +327,7 @@ def parallelism_plan(
     Parameters
     ----------
     model
-        Model of iteration times, from ``analyze.iteration_model`` or ``assumed_model``.
+        Model of iteration times, from ``analyze.assumed_model`` or ``calibrated_to``.
     shapes
         Models to choose from: shapes, or names of published ones.
     tokens

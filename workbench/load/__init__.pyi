@@ -36,12 +36,6 @@ from ._pvf.exhaustive import (
 )
 
 # Performance models
-from ._perfmodel.fast_algorithms import (
-    fast_algorithms as fast_algorithms,
-    tensor_contractions as tensor_contractions,
-)
-from ._perfmodel.iterations import iterations as iterations
-from ._perfmodel.kernel_times import collective_times as collective_times, gemm_times as gemm_times
 
 # Power and energy
 from ._power.fleets import power_fleet_total as power_fleet_total

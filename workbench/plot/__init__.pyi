@@ -122,10 +122,8 @@ from ._perfmodel.fast_matmul import (
     fast_matmul as fast_matmul,
     fast_matmul_crossover as fast_matmul_crossover,
 )
-from ._perfmodel.kernel_models import gemm_errors as gemm_errors
 from ._perfmodel.replay_fidelity import gpu_busy as gpu_busy
 from ._perfmodel.replay_fidelity import held_out_steps as held_out_steps
-from ._perfmodel.configurations import iteration_errors as iteration_errors
 from ._perfmodel.configurations import parallelism_plan as parallelism_plan
 from ._perfmodel.configurations import training_runs as training_runs
 from ._perfmodel.pipeline_schedule import (

@@ -105,69 +105,6 @@ PREDICTED_ITERATIONS = Table(
     },
 )
 
-ITERATION_ERRORS = Table(
-    "iteration_errors",
-    "One row per configuration: predicted beside measured time of an iteration.",
-    {
-        **columns("""
-            configuration: str - the configuration in words
-            group: str - what was held out together, or what the row belongs to
-            measured_ns: int64 >=1 - measured time
-        """),
-        **_INTERVAL,
-        **columns("""
-            analytic_ns: int64 >=1 - the closed form alone
-            error_ratio: float64 >=-1 - predicted / measured - 1
-            analytic_error_ratio: float64 >=-1 - closed form / measured - 1
-            is_inside: boolean? - measured lies in the interval
-            doubt: str - why the prediction may be wrong; empty if nothing is known
-        """),
-    },
-)
-
-MEMORY_FOOTPRINT = Table(
-    "memory_footprint",
-    "One row per configuration: memory of a GPU of the fullest pipeline stage.",
-    {
-        **CONFIGURATIONS.columns,
-        **columns("""
-            parameters_bytes: int64 >=0 - weights in 16 bits
-            gradients_bytes: int64 >=0 - gradients in 32 bits
-            optimizer_bytes: int64 >=0 - main weights and two moments in 32 bits
-            activations_bytes: int64 >=0 - stored for the backward pass
-            total_bytes: int64 >=0 - sum of these; no fragments, no libraries
-            capacity_bytes: int64 >=1 - memory of the GPU
-            fits: bool - total less than capacity
-        """),
-    },
-)
-
-
-MODEL_FLOPS = Table(
-    "model_flops",
-    "One row per configuration: floating-point operations of one iteration, all GPUs.",
-    {
-        **CONFIGURATIONS.columns,
-        **columns("""
-            model_flops_count: float64 >=0 - forward and backward, once
-            hardware_flops_count: float64 >=0 - with what is recomputed
-            six_n_d_flops_count: float64 >=0 - 6 x active parameters x tokens; knows no attention
-        """),
-    },
-)
-
-UTILIZATION = Table(
-    "utilization",
-    "One row per measured configuration: share of the peak that its iterations reach.",
-    {
-        **ITERATIONS.columns,
-        **columns("""
-            mfu_share: float64 0..1 - model FLOPs / (time x peak of all GPUs)
-            hfu_share: float64 0..1 - the same with what is recomputed
-        """),
-    },
-)
-
 PLAN = Table(
     "plan",
     "One row per way to spread a model over GPUs, fastest that fits first.",
@@ -224,18 +161,6 @@ SCHEDULE_COMPARISON = table("""
     doubt: str? - what may not hold; missing if nothing is known
 """)
 
-
-JOB_HELD_OUT = table("""
-    job_held_out: One row per way to predict the mean step of a job from half of its steps: how far
-    off.
-
-    method: category - joint steps, joint steps with delays, mean durations; own step for the
-        replay of each step by itself
-    split_count: int64 >=1 - random halves; steps for the replay of own steps
-    error_ratio: float64 - mean of predicted / recorded - 1
-    absolute_error_ratio: float64 >=0 - mean of its absolute value
-    largest_error_ratio: float64 >=0 - largest absolute value
-""")
 
 TRAINING_RUNS = table("""
     training_runs: One row per published training run: what its GPU-hours come to.

@@ -90,45 +90,6 @@ STEP_ENERGY = Table(
     },
 )
 
-SPAN_ENERGY = Table(
-    "span_energy",
-    "Energy of every named segment of a job, in order of time; they may nest.",
-    {
-        **columns("""
-            kind: str - evaluation, checkpoint, restart, run, ... as the log names it
-            attempt: int32 >=1 - run of the job, from 1
-        """),
-        "start_ns": Column("int64", f"start; {_EPOCH}"),
-        "end_ns": Column("Int64", f"end; missing if the log ends before; {_EPOCH}", nullable=True),
-        **columns("""
-            step: Int64? >=0 - step after which it began
-            energy_j: float64? >=0 - energy of all entities; missing where too little is known
-            mean_w: float64? >=0 - mean power of all entities over what is known
-            covered_share: float64 0..1 - of the time, over all entities, that readings cover
-            entity_count: int64 >=0 - entities that were summed
-            reading_count: int64 >=0 - readings within the span, of all entities
-        """),
-    },
-)
-
-WORK_ENERGY = Table(
-    "work_energy",
-    "What a unit of work costs: one row per measure, over the steps whose energy is known.",
-    {
-        **columns("""
-            measure: str - energy per step, power in steps, ...
-            unit: str - unit of the numbers in this row
-            count: int64 >=0 - steps behind the numbers
-            median: float64? - median over steps
-            mean: float64? - sum of energy / sum of work
-            deviation: float64? - standard deviation over steps
-            low: float64? - 5 % of steps are below
-            high: float64? - 5 % of steps are above
-        """),
-        "covered_share": Column("float64", f"{_COVERED}, over all steps", lower=0, upper=1),
-    },
-)
-
 KERNEL_ENERGY = table("""
     kernel_energy: Energy by kind of kernel, operator or module, then idle, then what is not
     explained; the energies add up to what was measured.

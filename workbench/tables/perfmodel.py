@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.tables.configurations import CONFIGURATIONS
-from workbench.tables.table import Column, Table, columns, table
+from workbench.tables.table import Table, columns, table
 
 # The arrays of an ExecutionGraph hold kinds as positions in these two.
 EDGE_KINDS = (
@@ -232,33 +231,6 @@ class ExecutionGraph:
         return "\n".join([head, *(f"  {doubt}" for doubt in self.doubts)])
 
 
-GEMM_TIMES = table("""
-    gemm_times: One row per measured matrix product C[m, n] = A[m, k] B[k, n].
-
-    gpu: str - GPU, as the hardware table calls it, e.g. H100
-    dtype: str - element type of the operands, e.g. bfloat16
-    m_count: int64 >=1 - rows of A and C
-    n_count: int64 >=1 - columns of B and C
-    k_count: int64 >=1 - columns of A, rows of B
-    dur_ns: int64 >=1 - measured time
-    source: str - where it was measured: package, file or project
-""")
-
-COLLECTIVE_TIMES = table("""
-    collective_times: One row per measured collective. Sizes are as nccl-tests counts them: the
-    larger of what a rank sends and receives.
-
-    gpu: str - GPU, as the hardware table calls it, e.g. H100
-    collective: str - all-reduce, all-gather, reduce-scatter, all-to-all, ...
-    dtype: str - element type of the operands, e.g. bfloat16
-    rank_count: int64 >=2 - ranks that take part
-    node_count: int64 >=1 - nodes they are on
-    size_bytes: int64 >=1 - size of the larger buffer of a rank
-    dur_ns: int64 >=1 - measured time
-    source: str - where it was measured: package, file or project
-""")
-
-
 HARDWARE = table("""
     hardware: One row per GPU: what its data sheet promises, without sparsity, and what was
     measured.
@@ -379,40 +351,6 @@ FAST_MATMUL_TIMES = table("""
 """)
 
 
-KERNEL_MODEL_ERRORS = table("""
-    kernel_model_errors: One row per model and class of shapes: error on what it was not fitted on.
-
-    gpu: str - GPU, as the hardware table calls it, e.g. H100
-    dtype: str - element type of the operands, e.g. bfloat16
-    model: str - roofline (peaks alone), analytic (fitted formula) or hybrid
-    shapes: str - all; training: m, n, k >= 1024; or a range of FLOPs
-    held_out: str - what was held out when fitting
-    row_count: int64 >=1 - measurements predicted
-    flop_count: float64 >=0 - median FLOPs of them
-    mean_ratio: float64 >=0 - mean of |predicted / measured - 1|
-    median_ratio: float64 >=0 - its median
-    max_ratio: float64 >=0 - its maximum
-""")
-
-COLLECTIVE_MODEL = table("""
-    collective_model: One row per measured collective: what a model of three lines says, and the
-    bandwidth.
-
-    gpu: str - GPU, as the hardware table calls it, e.g. H100
-    collective: str - all-reduce, all-gather, reduce-scatter, all-to-all, ...
-    rank_count: int64 >=2 - ranks that take part
-    node_count: int64 >=1 - nodes they are on
-    size_bytes: int64 >=1 - size of the larger buffer of a rank
-    dur_ns: int64 >=1 - measured time; median of repeats
-    bus_gb_per_s: float64 >=0 - bus bandwidth of it [10^9 bytes/s]
-    modelled_ns: float64 >=0 - by the three lines fitted to all sizes
-    held_out_ns: Float64? >=0 - by the lines fitted without this size; missing where too few sizes
-        are left
-    line: int32 >=1 - which of the lines it is on; 1 has the lowest latency
-    latency_ns: float64 >=0 - of that line: time of a message without bytes
-    line_gb_per_s: float64 >=0 - of that line: size by time beyond
-""")
-
 STEP_BREAKDOWN = table("""
     step_breakdown: One row per rank and step: what its GPUs did from the start of the step to that
     of the next. compute + exposed communication + exposed memory + exposed other + idle = dur,
@@ -428,80 +366,3 @@ STEP_BREAKDOWN = table("""
     exposed_other_ns: int64 >=0 - work of kind other while nothing else runs
     idle_ns: int64 >=0 - time without GPU work
 """)
-
-_PARTS = {
-    "compute": "kernels that compute, the update of the parameters with them",
-    "communication": "communication that nothing hides",
-    "bubble": "stages that wait for the pipeline to fill and drain",
-    "other": "copies and other GPU work while nothing else runs",
-    "idle": "time without GPU work: the host",
-}
-_LAYOUT_CHANGES_BASIS = (
-    "measured (as in the trace), scaled (by the closed form's ratio) or modelled (the trace "
-    "has none, the closed form gives it)"
-)
-LAYOUT_WHAT_IF = Table(
-    "layout_what_if",
-    "One row per configuration requested: what the steps of a trace of another one would take.",
-    {
-        **CONFIGURATIONS.columns,
-        **columns("""
-            change: str - what differs from the configuration of the trace, in words
-            measured_ns: int64 >=1 - median time of a measured step
-            dur_ns: int64 >=1 - the same in this configuration
-            low_ns: Int64? >=0 - lower end of the interval over steps
-            high_ns: Int64? >=0 - upper end
-            step_count: int64 >=1 - measured steps
-            throughput_ratio: float64 >=0 - tokens per second, of those in the trace
-        """),
-        **{
-            f"{part}_ns": Column("int64", f"of the median step: {meaning}", lower=0)
-            for part, meaning in _PARTS.items()
-        },
-        **columns("""
-            overlap_ns: int64 >=0 - of compute: hides communication
-            mfu_share: float64 0..1 - model FLOPs / (time x peak)
-            hfu_share: float64 0..1 - the same with what is recomputed
-            memory_bytes: int64 >=0 - memory per GPU, fullest stage
-            fits: bool - whether that is less than a GPU has
-        """),
-        **{
-            f"{part}_basis": Column("str", f"basis of {part}: {_LAYOUT_CHANGES_BASIS}")
-            for part in _PARTS
-        },
-        **columns("doubt: str - why it may be wrong; empty if nothing is known"),
-    },
-)
-
-TASKS = table("""
-    tasks: One row per piece of work of an execution graph.
-
-    task: int64 >=0 - number of the task
-    rank: int32 >=0 - global rank
-    event: Int64? - where it comes from: row label in the events table, or id of the node of an
-        execution trace
-    name: category - name as recorded
-    category: category - profiler category, or type of the node
-    start_ns: Int64? - start, if recorded
-    dur_ns: Int64? >=0 - time of its own, without what it called
-    stream: Int64? - GPU stream, of GPU work
-    thread: category? - thread, of work on a CPU
-""")
-
-TASK_EDGES = table("""
-    task_edges: One row per dependency between tasks: the source ends before the target starts.
-
-    src: int64 >=0 - task that comes first
-    dst: int64 >=0 - task that waits
-    kind: category - why it waits: data, control, thread order, launch, ...
-    is_inferred: bool - guessed from order or times, not read from the trace
-""")
-
-
-@dataclass(frozen=True, eq=False)
-class TaskGraph:
-    """An execution graph as tables TASKS and TASK_EDGES, and what makes it doubtful."""
-
-    tasks: pd.DataFrame
-    edges: pd.DataFrame
-    doubts: tuple[str, ...] = ()  # what a replay of it would get wrong, in words

@@ -225,28 +225,6 @@ ENERGY = table("""
     last_ns: Int64? - last reading, or the end of the window
 """)
 
-ENERGY_TOTAL = table("""
-    energy_total: One row: the energy of many entities in one window, and how much of it is known.
-
-    method: str - trapezoid (straight lines between readings), mlperf (each reading holds since the
-        one before) or counter (differences of an energy counter)
-    start_ns: int64 - start of the window; ns since the Unix epoch, or since an own zero where
-        `entities.clock` is own
-    end_ns: int64 - end of the window; ns since the Unix epoch, or since an own zero where
-        `entities.clock` is own
-    energy_j: float64? >=0 - energy of what is covered, the least it can be; missing if nothing is
-    bridged_j: float64? >=0 - estimate to add for gaps between readings, as if power had gone
-        straight across them; the time before the first and after the last reading is not in it
-    highest_j: float64? >=0 - the most it can be, as of each entity; missing if an expected one
-        never read
-    mean_w: float64? >=0 - mean power of all entities together while any of them was metered: means
-        of entities that were metered at one time add up, those of runs one after the other do not
-    covered_share: float64 0..1 - covered time of all expected entities over their time
-    unknown_s: float64 >=0 - entity-seconds that nothing covers
-    entity_count: int64 >=0 - entities with an energy
-    expected_count: int64 >=0 - entities there are
-""")
-
 # Power of whole fleets over long times, in fewer numbers.
 
 POWER_ROLLUP = table("""
@@ -535,22 +513,6 @@ POWER_SWINGS = table("""
     covered_share: float64 0..1 - known cells / cells it should have
 """)
 
-POWER_RAMPS = table("""
-    power_ramps: One row per window and direction: the fastest change of power over that window.
-
-    window_s: float64 >=0 - window that was requested
-    measured_s: float64? - whole cells it was measured over; missing if it cannot be
-    direction: str - up or down
-    ramp_w_per_s: float64? >=0 - largest change / window, without its sign
-    p99_w_per_s: float64? >=0 - what 99 % of all changes, both ways, stay below
-    change_w: float64? - the largest change, with its sign
-    start_ns: Int64? - when it began; ns, on the clock of the totals
-    end_ns: Int64? - when it ended; ns, on the clock of the totals
-    covered_share: float64 0..1 - windows with both ends known
-    note: str - why there is no number, or what to mind
-""")
-
-
 POWER_SPECTRUM = table("""
     power_spectrum: One row per frequency above 0: how much of the AC component of power is there.
 
@@ -576,19 +538,6 @@ POWER_PEAKS = table("""
     harmonic: int64 >=1 - n, where it is n times the fundamental; else 1
     fundamental_hz: float64 >=0 - its fundamental; itself where harmonic is 1
     resolution_hz: float64 >=0 - distance of two bins
-""")
-
-BAND_SHARES = table("""
-    band_shares: One row per band of frequencies: its share of the AC component of power that can
-    be seen.
-
-    low_hz: float64 >=0 - lower end, not part of the band
-    high_hz: float64 >=0 - upper end, part of the band
-    energy_share: float64? 0..1 - of all energy at 0 < f <= Nyquist; missing if the band is above
-    rms_w: float64? >=0 - root mean square of the band
-    visible_share: float64 0..1 - of the band's width below Nyquist
-    nyquist_hz: float64 >=0 - half of the sampling frequency: nothing above it can be seen
-    covered_share: float64 0..1 - cells used / cells there are
 """)
 
 GRID_CHECK = table("""

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from claims._kernel_times import gemm_times
 from tests.analyze.conftest import fitting
 from tests.analyze.findings.jobs import START, US, job_log, trace
-from workbench import analyze, load
+from workbench import analyze
 from workbench.errors import PerformanceModelError
 from workbench.tables import DEVICES
 
@@ -230,7 +231,7 @@ def test_a_cause_is_named_where_the_sizes_or_the_kernel_show_it(call, cause, ste
 @pytest.mark.usefixtures("kernel_package")
 def test_the_thresholds_below_the_roof_are_those_of_measured_products():
     """Of A100, H100 and H200 in 16 bits: what is reachable is usual, what is named is not."""
-    times = load.gemm_times(gpus=("A100", "H100", "H200"), dtypes=("bfloat16", "float16"))
+    times = gemm_times(gpus=("A100", "H100", "H200"), dtypes=("bfloat16", "float16"))
     times = times[times["dur_ns"] >= 10_000].merge(analyze.matrix_peaks(), on=["gpu", "dtype"])
     m, n, k = (times[f"{size}_count"].astype("float64") for size in "mnk")
     computing = 2 * m * n * k / times["peak_flop_per_s"]

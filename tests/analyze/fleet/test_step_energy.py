@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims._step_energy import span_energy, work_energy
+from claims._tables import WORK_ENERGY
 from tests.analyze.fleet.work_rows import SECOND, constant, make_power, make_spans, make_steps
 from workbench import analyze, load
 from workbench.errors import WorkbenchError
-from workbench.tables import LOGGED_STEPS, POWER, STEP_ENERGY, WORK_ENERGY
+from workbench.tables import LOGGED_STEPS, POWER, STEP_ENERGY
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def test_a_real_step_of_gpt3_costs_as_many_megajoules_as_was_found_before(job):
 @pytest.mark.oracle
 def test_a_real_evaluation_draws_less_than_training(job):
     power, steps, spans = job
-    table = analyze.span_energy(power, spans)
+    table = span_energy(power, spans)
     evaluation = table[table["kind"] == "evaluation"]
     assert evaluation["mean_w"].mean() == pytest.approx(404.6e3, rel=0.01)
     seconds = ((table["end_ns"] - table["start_ns"]) / 1e9).astype(float)
@@ -50,7 +52,7 @@ def test_a_real_evaluation_draws_less_than_training(job):
     share = seconds[evaluation.index].sum() / seconds[run].sum()
     assert share == pytest.approx(0.091, abs=0.001)
     assert table.loc[run, "energy_j"].item() / 3.6e6 == pytest.approx(415.22, rel=0.001)
-    summary = analyze.work_energy(analyze.step_energy(power, steps), gpu_count=512)
+    summary = work_energy(analyze.step_energy(power, steps), gpu_count=512)
     watts = summary.set_index("measure")["mean"]
     assert watts["power in steps"] == pytest.approx(441.8e3, rel=0.01)
     assert watts["power per GPU in steps"] == pytest.approx(441.8e3 / 512, rel=0.01)
@@ -124,7 +126,7 @@ def test_without_readings_every_energy_is_missing():
 
 def test_a_span_that_never_ended_has_no_energy():
     power = make_power(a=constant(9.0, until_s=50))
-    table = analyze.span_energy(power, make_spans(("run", 0, 50), ("evaluation", 10, None)))
+    table = span_energy(power, make_spans(("run", 0, 50), ("evaluation", 10, None)))
     assert table["energy_j"].tolist()[0] == 450
     assert np.isnan(table["energy_j"].tolist()[1])
 
@@ -147,7 +149,7 @@ def test_the_summary_weighs_long_steps_more_and_counts_what_it_leaves_out():
     )
     steps = make_steps((0, 0, 10), (1, 11, 41), (2, 300, 310))
     energies = analyze.step_energy(power, steps, least_covered_share=0.9)
-    table = analyze.work_energy(energies, gpu_count=2)
+    table = work_energy(energies, gpu_count=2)
     rows = table.set_index("measure")
     assert rows["count"].eq(2).all()
     assert rows.loc["energy per token", "median"] == pytest.approx((10 + 116) / 2, rel=0.05)
@@ -162,12 +164,12 @@ def test_a_summary_without_work_has_only_what_is_known():
     power = make_power(a=constant(9.0, until_s=5))
     steps = make_steps((0, 0, 5)).assign(token_count=pd.NA, sample_count=pd.NA)
     steps = steps.astype({"token_count": "Int64", "sample_count": "Int64"})
-    table = analyze.work_energy(analyze.step_energy(power, steps))
+    table = work_energy(analyze.step_energy(power, steps))
     assert table["measure"].tolist() == ["duration of a step", "energy per step", "power in steps"]
     assert table["deviation"].isna().all()
-    assert analyze.work_energy(STEP_ENERGY.empty()).empty
+    assert work_energy(STEP_ENERGY.empty()).empty
     with pytest.raises(WorkbenchError, match="gpu_count must be a whole number from 1"):
-        analyze.work_energy(analyze.step_energy(power, steps), gpu_count=0.5)
+        work_energy(analyze.step_energy(power, steps), gpu_count=0.5)
 
 
 @pytest.fixture(scope="module")

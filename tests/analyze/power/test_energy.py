@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims._power import energy_total
+from claims._tables import ENERGY_TOTAL
 from tests.analyze.power.power_rows import SECOND, entities, every_s, mlperf_job, readings
 from workbench import analyze
 from workbench.errors import TableError, WorkbenchError
-from workbench.tables import ENERGY, ENERGY_TOTAL
+from workbench.tables import ENERGY
 
 KWH = 3.6e6
 steps = st.lists(st.floats(min_value=0.5, max_value=2.0), min_size=1, max_size=30)
@@ -30,7 +32,7 @@ def drawn(data, count):
 def test_the_energy_of_512_gpus_is_what_the_submitter_reports(gpt3, method, kwh):
     power, start_ns, end_ns = gpt3
     energy = analyze.energy(power, method=method, start_ns=start_ns, end_ns=end_ns)
-    (total,) = analyze.energy_total(energy).to_dict("records")
+    (total,) = energy_total(energy).to_dict("records")
     assert total["energy_j"] / KWH == pytest.approx(kwh, abs=5e-4)
     assert total["energy_j"] / KWH == pytest.approx(415.22, rel=1e-3)
     assert total["mean_w"] == pytest.approx(438_270, rel=2e-3)
@@ -135,7 +137,7 @@ def test_several_readings_of_one_second_are_all_used():
 def test_a_total_counts_what_is_expected_and_never_read():
     power = readings(node1=every_s([100, 100]), node2=every_s([50, 50]))
     chosen = entities(node1="node_ac", node2="node_ac", node3="node_ac")
-    (total,) = analyze.energy_total(analyze.energy(power), entities=chosen).to_dict("records")
+    (total,) = energy_total(analyze.energy(power), entities=chosen).to_dict("records")
     assert (total["energy_j"], total["mean_w"]) == (150, 150)
     assert (total["entity_count"], total["expected_count"]) == (2, 3)
     assert total["covered_share"] == pytest.approx(2 / 3)
@@ -146,18 +148,18 @@ def test_a_node_and_its_gpus_are_not_summed():
     power = readings(**{"node1": every_s([9, 9]), "node1/gpu0": every_s([5, 5])})
     energy = analyze.energy(power)
     with pytest.raises(WorkbenchError, match="'node1/gpu0' is a part of 'node1'"):
-        analyze.energy_total(energy)
+        energy_total(energy)
     mixed = entities(**{"node1": "node_ac", "node1/gpu0": "gpu"})
     with pytest.raises(WorkbenchError, match=r"scopes \['gpu', 'node_ac'\] may hold each other"):
-        analyze.energy_total(energy, entities=mixed)
+        energy_total(energy, entities=mixed)
     nodes = mixed[mixed["scope"] == "node_ac"]
-    assert analyze.energy_total(energy, entities=nodes)["energy_j"].item() == 9
+    assert energy_total(energy, entities=nodes)["energy_j"].item() == 9
 
 
 def test_switches_lie_beside_nodes():
     power = readings(node1=every_s([9, 9]), switch1=every_s([5, 5]))
     beside = entities(node1="node_ac", switch1="switch")
-    total = analyze.energy_total(analyze.energy(power), entities=beside)
+    total = energy_total(analyze.energy(power), entities=beside)
     assert total["energy_j"].item() == 14
 
 
@@ -166,9 +168,9 @@ def test_energies_of_different_windows_do_not_add_up():
     first, second = analyze.energy(power), analyze.energy(power, end_ns=SECOND)
     both = pd.concat([first, second.assign(entity="b")], ignore_index=True)
     with pytest.raises(WorkbenchError, match="different windows or methods"):
-        analyze.energy_total(both)
+        energy_total(both)
     with pytest.raises(WorkbenchError, match="there is no energy to sum"):
-        analyze.energy_total(first, entities=entities(other="gpu"))
+        energy_total(first, entities=entities(other="gpu"))
 
 
 @pytest.mark.parametrize(
@@ -197,4 +199,4 @@ def test_the_tables_are_those_that_are_declared():
     power = readings(gpu0=every_s([1, 1]))
     energy = ENERGY.check(analyze.energy(power))
     assert list(energy.columns) == list(ENERGY.columns)
-    ENERGY_TOTAL.check(analyze.energy_total(energy))
+    ENERGY_TOTAL.check(energy_total(energy))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims._power import energy_total
 from tests.analyze.power.power_rows import every_s, readings
 from workbench import analyze
 from workbench.errors import WorkbenchError
@@ -51,7 +52,7 @@ def test_the_interval_of_a_sampler_that_pauses_holds_the_truth():
     assert row["energy_j"] < 0.7 * truth
     assert row["energy_j"] <= truth <= row["highest_j"]
     assert row["energy_j"] + row["bridged_j"] == pytest.approx(truth, rel=0.01)
-    total = analyze.energy_total(analyze.energy(power)).iloc[0]
+    total = energy_total(analyze.energy(power)).iloc[0]
     assert total[["energy_j", "bridged_j", "highest_j"]].tolist() == pytest.approx(
         row[["energy_j", "bridged_j", "highest_j"]].tolist()
     )
@@ -66,7 +67,7 @@ def test_a_meter_that_never_reads_is_expected_in_every_sum():
     power = readings(a=every_s([100.0] * 10), b=every_s([100.0] * 10))
     power["entity"] = power["entity"].cat.add_categories("silent")
     some = analyze.power_of_scope(power, entities_of(power))
-    total = analyze.energy_total(analyze.energy(some)).iloc[0]
+    total = energy_total(analyze.energy(some)).iloc[0]
     assert total[["energy_j", "entity_count", "expected_count"]].tolist() == [1800, 2, 3]
     assert total["covered_share"] == pytest.approx(2 / 3)
     assert np.isnan(total["highest_j"])
@@ -77,7 +78,7 @@ def test_a_meter_that_never_reads_is_expected_in_every_sum():
 
 def test_means_of_runs_one_after_the_other_do_not_add_up():
     runs = {f"r{n}": every_s([302.0] * 5, 100 * n) for n in range(40)}
-    total = analyze.energy_total(analyze.energy(readings(**runs))).iloc[0]
+    total = energy_total(analyze.energy(readings(**runs))).iloc[0]
     assert total["mean_w"] == pytest.approx(302)
     assert total["energy_j"] == pytest.approx(302 * 4 * 40)
 
@@ -85,7 +86,7 @@ def test_means_of_runs_one_after_the_other_do_not_add_up():
 def test_means_of_meters_at_one_time_add_up_although_one_has_a_gap():
     whole = every_s([300.0] * 60)
     holed = [pair for pair in every_s([200.0] * 60) if not 20 < pair[0] < 40]
-    total = analyze.energy_total(analyze.energy(readings(a=whole, b=holed))).iloc[0]
+    total = energy_total(analyze.energy(readings(a=whole, b=holed))).iloc[0]
     assert total["mean_w"] == pytest.approx(500)
 
 
@@ -101,11 +102,11 @@ def test_parts_of_a_node_add_up_when_asked_for_and_never_with_their_total():
     assert analyze.power_sum(parts)["power_w"].dropna().tolist() == pytest.approx([420] * 80)
     assert parts.attrs["scope"] == "cpu + gpu + memory"
     whole = analyze.power_of_scope(power, meters)
-    assert analyze.energy_total(analyze.energy(whole))["energy_j"].item() == pytest.approx(450 * 8)
+    assert energy_total(analyze.energy(whole))["energy_j"].item() == pytest.approx(450 * 8)
     with pytest.raises(WorkbenchError, match="may hold each other"):
         analyze.power_of_scope(power, meters, scope=("cpu", "unknown"))
     with pytest.raises(WorkbenchError, match="'n/cpu' is a part of 'n/total'"):
-        analyze.energy_total(analyze.energy(power))
+        energy_total(analyze.energy(power))
     with pytest.raises(WorkbenchError, match="is a part of 'n/total'"):
         analyze.power_sum(power)
 
@@ -159,10 +160,10 @@ def test_the_energy_of_a_whole_is_that_of_its_parts(watts, at):
     cut = min(at, len(watts) - 2) * SECOND + 123_456_789
     ends = (0, cut, len(watts) * SECOND)
     parts = [
-        analyze.energy_total(analyze.energy(power, start_ns=low, end_ns=high))["energy_j"].fillna(0)
+        energy_total(analyze.energy(power, start_ns=low, end_ns=high))["energy_j"].fillna(0)
         for low, high in pairwise(ends)
     ]
-    whole = analyze.energy_total(analyze.energy(power, start_ns=0, end_ns=ends[-1]))["energy_j"]
+    whole = energy_total(analyze.energy(power, start_ns=0, end_ns=ends[-1]))["energy_j"]
     assert sum(part.item() for part in parts) == pytest.approx(whole.item(), rel=1e-9, abs=1e-6)
 
 
@@ -173,6 +174,6 @@ def test_the_order_of_rows_and_hosts_changes_no_energy(watts, random):
     random.shuffle(rows)
     shuffled = power.iloc[rows].reset_index(drop=True)
     shuffled["entity"] = shuffled["entity"].cat.reorder_categories(["b", "a"])
-    one, other = (analyze.energy_total(analyze.energy(each)).iloc[0] for each in (power, shuffled))
+    one, other = (energy_total(analyze.energy(each)).iloc[0] for each in (power, shuffled))
     columns = ["energy_j", "bridged_j", "highest_j", "mean_w", "covered_share"]
     assert one[columns].tolist() == pytest.approx(other[columns].tolist(), nan_ok=True)

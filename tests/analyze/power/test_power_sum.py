@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims._power import band_shares, power_ramps
 from tests.analyze.fleet.work_rows import make_steps
 from tests.analyze.power.power_rows import every_s, readings
 from tests.power_series import cells
@@ -60,7 +61,7 @@ def test_dips_peaks_and_ramps_of_hosts_without_a_common_clock_are_not_blunted(ho
     watts = totals["power_w"].dropna()
     assert true_w.min() - 1e-3 <= watts.min() <= true_w.min() + lost_w
     assert true_w.max() - lost_w <= watts.max() <= true_w.max() + 1e-3
-    ramps = analyze.power_ramps(totals, windows_s=[WINDOW_S]).set_index("direction")
+    ramps = power_ramps(totals, windows_s=[WINDOW_S]).set_index("direction")
     for way, most in (("up", change.max()), ("down", -change.min())):
         measured = ramps.loc[way, "ramp_w_per_s"]
         assert measured >= (max(most, 0) - 2 * lost_w) / WINDOW_S - 1e-6
@@ -86,7 +87,7 @@ def test_the_sum_is_that_of_grid_and_totals_and_does_not_depend_on_order():
 def test_finer_cells_do_not_let_a_slow_meter_pass_what_it_cannot_see():
     power = readings(a=every_s([100.0, 900.0] * 20, 0, 30))
     totals = analyze.power_sum(power, period_s=0.5)
-    ramps = analyze.power_ramps(totals, windows_s=[10, 60])
+    ramps = power_ramps(totals, windows_s=[10, 60])
     assert ramps.loc[ramps["window_s"] == 10, "ramp_w_per_s"].isna().all()
     assert "30 s between two readings" in ramps["note"].iloc[0]
     assert ramps.loc[ramps["window_s"] == 60, "ramp_w_per_s"].notna().all()
@@ -105,7 +106,7 @@ def test_finer_cells_do_not_let_a_slow_meter_pass_what_it_cannot_see():
 
 def test_a_window_under_two_readings_says_that_it_may_show_a_part_only():
     power = readings(a=every_s([100.0, 900.0] * 20, 0, 8))
-    ramps = analyze.power_ramps(analyze.power_sum(power), windows_s=[10])
+    ramps = power_ramps(analyze.power_sum(power), windows_s=[10])
     assert ramps["note"].str.contains("under twice the 8 s between two readings").all()
 
 
@@ -116,17 +117,15 @@ def test_the_spectrum_of_finer_cells_is_that_of_the_readings():
     coarse = analyze.power_spectrum(analyze.power_sum(power, period_s=1))
     columns = ["frequency_hz", "variance_share", "nyquist_hz"]
     assert np.allclose(fine[columns], coarse[columns])
-    shares = [
-        analyze.band_shares(analyze.power_sum(power, period_s=p), [(0.1, 5)]) for p in (1, None)
-    ]
+    shares = [band_shares(analyze.power_sum(power, period_s=p), [(0.1, 5)]) for p in (1, None)]
     assert np.allclose(shares[0], shares[1])
 
 
 def test_windows_of_whole_seconds_are_measured_over_whole_seconds():
     power = readings(a=every_s([100.0, 900.0] * 40, 0, 2.005))
-    ramps = analyze.power_ramps(analyze.power_sum(power), windows_s=[3, 10, 60])
+    ramps = power_ramps(analyze.power_sum(power), windows_s=[3, 10, 60])
     assert np.allclose(ramps["measured_s"], ramps["window_s"])
 
 
 def test_totals_of_an_unknown_meter_are_taken_at_their_word():
-    assert analyze.power_ramps(cells([1.0, 2, 4]), windows_s=[1])["ramp_w_per_s"].tolist() == [2, 0]
+    assert power_ramps(cells([1.0, 2, 4]), windows_s=[1])["ramp_w_per_s"].tolist() == [2, 0]

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims._power import band_shares
+from claims._tables import BAND_SHARES
 from tests.power_series import cells, mlperf_totals
 from workbench import analyze
 from workbench.errors import WorkbenchError
-from workbench.tables import BAND_SHARES, POWER_PEAKS, POWER_SPECTRUM
+from workbench.tables import POWER_PEAKS, POWER_SPECTRUM
 
 BANDS = [(0, 0.02), (0.02, 0.08), (0.08, 0.11), (0.11, 0.25)]
 
@@ -42,7 +44,7 @@ def test_the_step_of_a_real_job_is_the_highest_peak_and_its_harmonic_is_known_as
 
 @pytest.mark.oracle
 def test_band_shares_of_a_real_job_are_the_published_ones(totals):
-    shares = BAND_SHARES.check(analyze.band_shares(totals, BANDS))
+    shares = BAND_SHARES.check(band_shares(totals, BANDS))
     assert shares["energy_share"].tolist() == pytest.approx([0.113, 0.196, 0.541, 0.150], abs=0.01)
 
 
@@ -61,19 +63,19 @@ def test_bands_that_tile_all_frequencies_hold_all_energy(cuts):
     rng = np.random.default_rng(3)
     edges = [0, *sorted(cuts), 0.5]
     bands = list(itertools.pairwise(edges))
-    shares = analyze.band_shares(cells(rng.uniform(1e3, 2e3, 300)), bands)
+    shares = band_shares(cells(rng.uniform(1e3, 2e3, 300)), bands)
     assert shares["energy_share"].sum() == pytest.approx(1)
-    whole = analyze.band_shares(cells(rng.uniform(1e3, 2e3, 300)), [(0, 0.5)])
+    whole = band_shares(cells(rng.uniform(1e3, 2e3, 300)), [(0, 0.5)])
     assert whole["energy_share"].iloc[0] == pytest.approx(1)
 
 
 def test_the_root_mean_square_of_a_band_is_that_of_the_sine_in_it():
-    shares = analyze.band_shares(waves((0.1, 2_000)), [(0.05, 0.15)])
+    shares = band_shares(waves((0.1, 2_000)), [(0.05, 0.15)])
     assert shares["rms_w"].iloc[0] == pytest.approx(2_000 / np.sqrt(2), rel=0.01)
 
 
 def test_a_band_above_nyquist_is_missing_and_one_across_it_is_seen_in_part():
-    shares = analyze.band_shares(waves((0.1, 5), period_s=2), [(0.1, 20), (1, 2)])
+    shares = band_shares(waves((0.1, 5), period_s=2), [(0.1, 20), (1, 2)])
     assert shares["visible_share"].tolist() == pytest.approx([0.15 / 19.9, 0])
     assert shares["energy_share"].isna().tolist() == [False, True]
 
@@ -111,7 +113,7 @@ def test_peaks_that_are_no_multiples_are_no_harmonics():
 def test_constant_power_has_no_peaks_and_no_energy_to_share():
     totals = cells([5.0] * 64)
     assert analyze.power_peaks(analyze.power_spectrum(totals)).empty
-    assert analyze.band_shares(totals, [(0, 0.5)])["energy_share"].tolist() == [0]
+    assert band_shares(totals, [(0, 0.5)])["energy_share"].tolist() == [0]
 
 
 def test_the_rounding_of_constant_power_is_no_movement():
@@ -123,7 +125,7 @@ def test_the_rounding_of_constant_power_is_no_movement():
     # A total of another source may hold what sums of floating-point numbers leave.
     noise = np.random.default_rng(1).normal(0, 1e-9, len(totals))
     totals = totals.assign(power_w=totals["power_w"] + noise)
-    assert analyze.band_shares(totals, [(0, 0.1)])["energy_share"].item() == 0
+    assert band_shares(totals, [(0, 0.1)])["energy_share"].item() == 0
     assert analyze.power_spectrum(totals)["variance_share"].max() == 0
     spec = analyze.GridSpec("band", band_low_hz=0, band_high_hz=0.1, band_share=0.2)
     assert analyze.grid_check(totals, spec)["verdict"].item() == "pass"
@@ -139,9 +141,9 @@ def test_the_rounding_of_constant_power_is_no_movement():
             lambda: analyze.power_spectrum(cells([1.0] * 99), longest_gap_cells=-1),
             "longest_gap_cells",
         ),
-        (lambda: analyze.band_shares(cells([1.0] * 99), []), "bands is empty"),
-        (lambda: analyze.band_shares(cells([1.0] * 99), [(0.2, 0.1)]), "is empty; its lower end"),
-        (lambda: analyze.band_shares(cells([1.0] * 99), [(0.2,)]), "a pair of frequencies"),
+        (lambda: band_shares(cells([1.0] * 99), []), "bands is empty"),
+        (lambda: band_shares(cells([1.0] * 99), [(0.2, 0.1)]), "is empty; its lower end"),
+        (lambda: band_shares(cells([1.0] * 99), [(0.2,)]), "a pair of frequencies"),
         (
             lambda: analyze.power_peaks(analyze.power_spectrum(cells([1.0] * 99)), peaks=0),
             "peaks must be",

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims._power import power_ramps
+from claims._tables import POWER_RAMPS
 from tests.power_series import cells, mlperf_totals
 from workbench import analyze
 from workbench.errors import TableError, WorkbenchError
-from workbench.tables import LOGGED_STEPS, POWER_RAMPS, POWER_SWINGS
+from workbench.tables import LOGGED_STEPS, POWER_SWINGS
 
 series = st.lists(st.one_of(st.none(), st.floats(0, 1e6)), min_size=3, max_size=60).filter(
     lambda power: any(each is not None for each in power)
@@ -32,7 +34,7 @@ def steps_of(*spans):
 
 @pytest.mark.oracle
 def test_the_fastest_ramp_between_two_readings_is_the_published_one(totals):
-    ramps = analyze.power_ramps(totals, windows_s=(2,)).set_index("direction")
+    ramps = power_ramps(totals, windows_s=(2,)).set_index("direction")
     assert ramps.loc["down", "ramp_w_per_s"] == pytest.approx(45.7e3, abs=50)
     assert "neighbouring cells" in ramps.loc["down", "note"]
 
@@ -79,8 +81,8 @@ def test_a_swing_is_never_larger_than_a_range_nor_than_that_of_all(power, step_s
 
 @given(whole_series)
 def test_ramps_of_the_reversed_series_change_places(power):
-    ahead = analyze.power_ramps(cells(power), windows_s=(1, 2))
-    back = analyze.power_ramps(cells(power[::-1]), windows_s=(1, 2))
+    ahead = power_ramps(cells(power), windows_s=(1, 2))
+    back = power_ramps(cells(power[::-1]), windows_s=(1, 2))
     for one, other in (("up", "down"), ("down", "up")):
         left = ahead.loc[ahead["direction"] == one, "ramp_w_per_s"].to_numpy()
         right = back.loc[back["direction"] == other, "ramp_w_per_s"].to_numpy()
@@ -89,13 +91,13 @@ def test_ramps_of_the_reversed_series_change_places(power):
 
 @given(whole_series)
 def test_a_ramp_over_a_longer_window_is_never_faster(power):
-    ramps = analyze.power_ramps(cells(power), windows_s=(1, 2))
+    ramps = power_ramps(cells(power), windows_s=(1, 2))
     fastest = ramps.groupby("window_s")["ramp_w_per_s"].max()
     assert not fastest[2.0] > fastest[1.0] * (1 + 1e-9)
 
 
 def test_a_window_shorter_than_a_cell_is_flagged_not_guessed():
-    ramps = POWER_RAMPS.check(analyze.power_ramps(cells([1.0, 5, 2], period_s=2)))
+    ramps = POWER_RAMPS.check(power_ramps(cells([1.0, 5, 2], period_s=2)))
     assert ramps["window_s"].tolist() == [1, 1, 10, 10, 60, 60]
     assert ramps["ramp_w_per_s"].isna().all()
     assert ramps["note"].str.contains("cell of 2 s").sum() == 2
@@ -103,14 +105,14 @@ def test_a_window_shorter_than_a_cell_is_flagged_not_guessed():
 
 
 def test_ramps_do_not_cross_gaps_and_say_how_much_they_know():
-    ramps = analyze.power_ramps(cells([1.0, None, 9, 10]), windows_s=(1, 2))
+    ramps = power_ramps(cells([1.0, None, 9, 10]), windows_s=(1, 2))
     assert ramps["change_w"].tolist()[:1] == [1.0]
     assert ramps["covered_share"].tolist() == pytest.approx([1 / 3, 1 / 3, 0.5, 0.5])
     assert ramps["start_ns"].isna().tolist() == [False, True, False, True]
 
 
 def test_an_alternating_gap_leaves_no_window():
-    ramps = analyze.power_ramps(cells([1.0, None, 9, None]), windows_s=(1,))
+    ramps = power_ramps(cells([1.0, None, 9, None]), windows_s=(1,))
     assert set(ramps["note"]) == {"no two known cells are that far apart"}
 
 
@@ -133,11 +135,11 @@ def test_a_job_without_a_log_has_no_swings_of_steps():
             "same clock",
         ),
         (lambda: analyze.power_swings(cells([1, 2]), step_s=-1), "step_s must be above 0"),
-        (lambda: analyze.power_ramps(cells([1, 2]), windows_s=()), "windows_s is empty"),
-        (lambda: analyze.power_ramps(cells([1, 2]), windows_s=(0,)), "must be above 0"),
-        (lambda: analyze.power_ramps(cells([1])), "2 are needed to know their period"),
-        (lambda: analyze.power_ramps(cells([None, None])), "no known power"),
-        (lambda: analyze.power_ramps(cells([1, float("inf")])), "infinite power"),
+        (lambda: power_ramps(cells([1, 2]), windows_s=()), "windows_s is empty"),
+        (lambda: power_ramps(cells([1, 2]), windows_s=(0,)), "must be above 0"),
+        (lambda: power_ramps(cells([1])), "2 are needed to know their period"),
+        (lambda: power_ramps(cells([None, None])), "no known power"),
+        (lambda: power_ramps(cells([1, float("inf")])), "infinite power"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_words(call, message):
@@ -149,12 +151,12 @@ def test_meters_that_are_never_known_together_are_named_as_the_reason():
     apart = cells([None, None, None]).assign(entity_count=[7, 0, 1], expected_count=8)
     apart = apart.assign(covered_share=apart["entity_count"] / 8)
     with pytest.raises(WorkbenchError, match=r"at most 7 of 8 meters .* is the clock of some off"):
-        analyze.power_ramps(apart)
+        power_ramps(apart)
 
 
 def test_a_series_with_uneven_cells_is_refused_with_its_place():
     totals = cells([1.0, 2, 3, 4]).iloc[[0, 1, 3]]
     with pytest.raises(WorkbenchError, match="row 2 comes 2 s after"):
-        analyze.power_ramps(totals)
+        power_ramps(totals)
     with pytest.raises(TableError, match="'power_w' is missing"):
-        analyze.power_ramps(totals.drop(columns="power_w"))
+        power_ramps(totals.drop(columns="power_w"))

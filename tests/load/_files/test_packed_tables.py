@@ -7,6 +7,7 @@ import lzma
 import pandas as pd
 import pytest
 
+from claims import _kernel_times
 from workbench import load
 from workbench.errors import LoadError
 
@@ -30,7 +31,7 @@ READERS = {
     "tree.json": (b'[{"entity": "a", "parent": null}]', load.power_topology),
     "op.csv": (
         b"op,ngpu,dtype,size_bytes,t_us_out\nall_reduce,8,half,1024,10\n",
-        lambda path: load.collective_times(path, gpus=["H100"]),
+        lambda path: _kernel_times.collective_times(path, gpus=["H100"]),
     ),
     "job.csv": (
         b"dp_rank,stage,step,optype,start_ts,duration,seq_id,mb_id,gmc\n"

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._lib import intervals
 from workbench.analyze._lib.energy_curves import (
     EnergyMethod,
     Numbers,
@@ -17,13 +16,11 @@ from workbench.analyze._lib.energy_curves import (
     known_up_to,
     owners,
     readings_of,
-    refuse_double_counting,
     signal,
 )
 from workbench.errors import WorkbenchError
 from workbench.tables import (
     ENERGY,
-    ENERGY_TOTAL,
     POWER,
     POWER_COUNTERS,
     POWER_ENTITIES,
@@ -180,79 +177,6 @@ def energy_rows(
             "last_ns": ends[1],
         }
     )
-
-
-def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Sum the energy of many entities, with the share of their time that is known.
-
-    A GPU and the node around it must not be summed, nor the AC and the DC meter of one host;
-    ``entities`` chooses.
-
-    Parameters
-    ----------
-    energy
-        Table :data:`workbench.tables.ENERGY` of one window and one method.
-    entities
-        Rows of table :data:`workbench.tables.POWER_ENTITIES` to sum, e.g.
-        ``entities[entities.scope == "node_ac"]``; those without an energy count as expected
-        and unknown. By default all of ``energy``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.ENERGY_TOTAL`, one row.
-
-    Raises
-    ------
-    WorkbenchError
-        If windows or methods differ, nothing is to be summed, or one entity holds another.
-
-    Examples
-    --------
-    >>> readings = pd.DataFrame(
-    ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
-    ... ).astype({"entity": "category"})
-    >>> energy_total(energy(readings))[["energy_j", "entity_count"]].values.tolist()
-    [[250.0, 2.0]]
-    """
-    ENERGY.check(energy)
-    expected = refuse_double_counting(energy["entity"], entities)
-    chosen = energy[energy["entity"].isin(expected)]
-    if chosen.empty:
-        msg = "there is no energy to sum; none of the entities has a row"
-        raise WorkbenchError(msg)
-    kinds = chosen[["method", "start_ns", "end_ns"]].drop_duplicates()
-    if len(kinds) > 1 or chosen["entity"].duplicated().any():
-        msg = (
-            "energies of different windows or methods, or of one entity twice, do not add up; "
-            f"the first differ in:\n{kinds.head(3).to_string(index=False)}"
-        )
-        raise WorkbenchError(msg)
-    (kind,) = kinds.to_dict("records")
-    window_s = (kind["end_ns"] - kind["start_ns"]) / _NS
-    covered_s = float((window_s - chosen["unknown_s"]).clip(lower=0).sum())
-    row = kind | {
-        "energy_j": chosen["energy_j"].sum(min_count=1),
-        "bridged_j": chosen["bridged_j"].sum(min_count=1),
-        # One entity without an upper end leaves the sum without one.
-        "highest_j": chosen["highest_j"].sum(min_count=len(expected)),
-        "mean_w": _mean_w(chosen),
-        "covered_share": min(covered_s / (window_s * len(expected)), 1.0),
-        "unknown_s": max(window_s * len(expected) - covered_s, 0.0),
-        "entity_count": int(chosen["energy_j"].notna().sum()),
-        "expected_count": len(expected),
-    }
-    return ENERGY_TOTAL.of([row])
-
-
-def _mean_w(energy: pd.DataFrame) -> float:
-    """Weigh the mean of each entity by the time that it was metered, of that of any."""
-    valid = energy[energy["mean_w"].notna() & energy["first_ns"].notna()]
-    first, last = (valid[name].to_numpy(dtype=np.int64) for name in ("first_ns", "last_ns"))
-    any_ns = intervals.measure(first, last)
-    if any_ns == 0:
-        return float("nan")
-    return float((valid["mean_w"].to_numpy() * (last - first)).sum() / any_ns)
 
 
 # Energy from counters of energy: differences, with resets as new beginnings.

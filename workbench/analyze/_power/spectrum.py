@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,60 +17,13 @@ from workbench.analyze._power.series import (
 )
 from workbench.errors import WorkbenchError
 from workbench.tables import (
-    BAND_SHARES,
     LOGGED_STEPS,
     POWER_PEAKS,
-    POWER_RAMPS,
     POWER_SPECTRUM,
     POWER_SWINGS,
 )
 
 # The fastest changes of power over windows of a grid's making.
-
-
-def power_ramps(totals: pd.DataFrame, *, windows_s: Sequence[float] = (1, 10, 60)) -> pd.DataFrame:
-    """Find the fastest rise and fall of power over each window.
-
-    The same fall is 45 kW/s over 2 s and 1 kW/s over a minute. A window shorter than a cell, or
-    than the time between two readings, is listed without a number.
-
-    Parameters
-    ----------
-    totals
-        Table :data:`workbench.tables.POWER_TOTALS`.
-    windows_s
-        Windows in seconds; each is measured over the nearest whole number of cells.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.POWER_RAMPS`, two rows per window. ``note`` says why a
-        number is missing, or that the meter may have seen a part of the change only.
-
-    Raises
-    ------
-    WorkbenchError
-        If there is no window, one is not above 0, or the totals are not uniform.
-
-    Notes
-    -----
-    The ramp over a window of *w* is ``max |P(t + w) - P(t)| / w`` over all *t* at which both
-    cells are known. Nothing is interpolated.
-
-    Examples
-    --------
-    >>> cells = pd.DataFrame({"time_ns": range(0, 4_000_000_000, 1_000_000_000)})
-    >>> cells = cells.assign(power_w=[5.0, 5, 9, 8], entity_count=1)
-    >>> cells = cells.assign(expected_count=1, covered_share=1.0)
-    >>> power_ramps(cells, windows_s=[1])["ramp_w_per_s"].tolist()
-    [4.0, 1.0]
-    """
-    windows = [positive("each of windows_s", window) for window in windows_s]
-    if not windows:
-        msg = "windows_s is empty; give at least one window in seconds"
-        raise WorkbenchError(msg)
-    series = uniform(totals)
-    return POWER_RAMPS.of([row for window in windows for row in ramps_of(series, window)])
 
 
 def ramps_of(series: Series, window_s: float) -> list[dict[str, Any]]:
@@ -326,63 +278,6 @@ class Periodogram(NamedTuple):
         return self.density[(self.frequency_hz > low) & (self.frequency_hz <= high)]
 
 
-def band_shares(
-    totals: pd.DataFrame, bands: Sequence[tuple[float, float]], *, longest_gap_cells: int = 2
-) -> pd.DataFrame:
-    """Split the AC component of power over bands of frequencies.
-
-    Specifications limit the share of the energy inside a band. The share is of what the meter can
-    see; ``visible_share`` says how much of a band's width is below Nyquist.
-
-    Parameters
-    ----------
-    totals
-        Table :data:`workbench.tables.POWER_TOTALS`.
-    bands
-        Pairs of lower and upper end in Hz; they may overlap or leave gaps.
-    longest_gap_cells
-        As in :func:`power_spectrum`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.BAND_SHARES`, one row per band, in the order given.
-
-    Raises
-    ------
-    WorkbenchError
-        If there is no band, one is not a pair of rising numbers, or the totals are not uniform.
-
-    Notes
-    -----
-    One periodogram of the whole (Hann window, mean removed), because averaged segments cannot
-    tell frequencies below ``1 / segment`` from a trend. The share of a band is its sum over
-    ``low < f <= high``, divided by the sum over all ``f > 0``.
-
-    Examples
-    --------
-    >>> cells = pd.DataFrame({"time_ns": np.arange(512) * 1_000_000_000})
-    >>> cells = cells.assign(power_w=9 + np.sin(np.arange(512) * np.pi / 4), entity_count=1)
-    >>> cells = cells.assign(expected_count=1, covered_share=1.0)
-    >>> band_shares(cells, [(0, 0.1), (0.1, 0.2)])["energy_share"].round(3).tolist()
-    [0.0, 1.0]
-    """
-    pairs = [_ends(band) for band in bands]
-    if not pairs:
-        msg = "bands is empty; give pairs of frequencies in Hz, e.g. [(0.1, 20)]"
-        raise WorkbenchError(msg)
-    series = uniform(totals)
-    result = periodogram(series, longest_gap_cells=longest_gap_cells)
-    nyquist = series.nyquist_hz
-    rows = []
-    for low, high in pairs:
-        seen = low < nyquist
-        visible = (min(high, nyquist) - low) / (high - low) if seen else 0.0
-        share, rms = (result.share(low, high), result.rms(low, high)) if seen else (np.nan, np.nan)
-        rows.append((low, high, share, rms, visible, nyquist, result.covered_share))
-    return BAND_SHARES.of(rows)
-
-
 def periodogram(series: Series, *, longest_gap_cells: int) -> Periodogram:
     from scipy import signal
 
@@ -392,18 +287,6 @@ def periodogram(series: Series, *, longest_gap_cells: int) -> Periodogram:
         movement(piece.power_w), fs=1 / series.period_s, window="hann", detrend="constant"
     )
     return Periodogram(frequency[1:], density[1:], float(frequency[1]), piece.covered_share)
-
-
-def _ends(band: Sequence[float]) -> tuple[float, float]:
-    if len(band) != 2:
-        msg = f"a band is a pair of frequencies in Hz, not {band!r}"
-        raise WorkbenchError(msg)
-    low = not_negative("the lower end of a band", band[0])
-    high = positive("the upper end of a band", band[1])
-    if low >= high:
-        msg = f"the band {low:g}-{high:g} Hz is empty; its lower end must come first"
-        raise WorkbenchError(msg)
-    return low, high
 
 
 # How far power moves inside a training step.

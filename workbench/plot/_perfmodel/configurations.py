@@ -1,4 +1,4 @@
-"""Figures of configurations: prediction errors, other layouts and parallelism plans."""
+"""Figures of configurations: parallelism plans, and published training runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.bars import log_ticks
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.style import COLOURS, Frame, left_margin
 from workbench.plot._style.text import (
@@ -20,117 +18,10 @@ from workbench.plot._style.text import (
     label,
     percent,
     plural,
-    safe,
 )
-from workbench.tables import ITERATION_ERRORS, PLAN, TRAINING_RUNS
+from workbench.tables import PLAN, TRAINING_RUNS
 
-_MOST_POINTS = 4_000
 _MOST_RUNS = 30  # bars; more cannot be read
-# Told apart by shape; shades repeat.
-_SYMBOLS = ("circle", "diamond", "square-open", "triangle-up", "star", "circle-open")
-_SHADES = ("series", "neutral") * 3
-
-
-def iteration_errors(
-    errors: pd.DataFrame, *, source: str = "", synthetic: bool = False
-) -> go.Figure:
-    """Show how far predictions lie from what was measured.
-
-    Parameters
-    ----------
-    errors
-        Table :data:`workbench.tables.ITERATION_ERRORS`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One point per configuration, on the line where the prediction is right, with a symbol
-        for each group if there are few; crosses are the closed form alone, where it differs.
-        The title states mean and largest error.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> jobs = analyze.public_iterations()
-    >>> table = analyze.iteration_errors(jobs, analyze.assumed_model().predict(jobs))
-    >>> figure = iteration_errors(table, source="published jobs")
-    >>> print(figure.layout.meta["claim"])
-    Predictions of 137 configurations are 18 % off in the mean, 90 % at most
-    """
-    frame = Frame(source, synthetic)
-    ITERATION_ERRORS.check(errors)
-    if errors.empty:
-        return frame.nothing(
-            "No configuration was both measured and predicted.", claim="No errors to show"
-        )
-    far = errors["error_ratio"].abs()
-    # The worst are drawn, as nobody looks for the best.
-    shown = errors.loc[far.nlargest(_MOST_POINTS // 2).index]
-    rows = zip(shown["configuration"], shown["group"], shown["error_ratio"], strict=True)
-    words = np.array(
-        [f"{label(name, 80)}<br>{label(group, 60)}: {error:+.1%}" for name, group, error in rows]
-    )
-    figure = Draft()
-    measured = shown["measured_ns"].to_numpy() / 1e9
-    hover = "%{customdata}<br>measured %{x:.3~g} s, predicted %{y:.3~g} s<extra></extra>"
-    for name, chosen, column, symbol, shade in _series(shown):
-        figure.add_scatter(
-            x=measured[chosen],
-            y=shown.loc[chosen, column].to_numpy() / 1e9,
-            mode="markers",
-            name=name,
-            marker={"symbol": symbol, "color": COLOURS[shade], "size": 8, "opacity": 0.8},
-            customdata=words[chosen].tolist(),
-            hovertemplate=hover,
-        )
-    ends = [float(measured.min()), float(measured.max())]
-    figure.add_scatter(
-        x=ends, y=ends, mode="lines", name="as measured", hoverinfo="skip",
-        line={"color": COLOURS["neutral"], "dash": "dot", "width": 1},
-    )  # fmt: skip
-    ticks = log_ticks(measured)
-    figure.update_xaxes(title="measured iteration [s], logarithmic", type="log", **ticks)
-    figure.update_yaxes(title="predicted [s], logarithmic", type="log", **ticks)
-    figure.update_layout(height=380)
-    claim = f"Predictions of {plural(len(errors), 'configuration')} are "
-    claim += f"{safe(percent(far.mean()))} off in the mean, {safe(percent(far.max()))} at most"
-    return frame.finish(figure, claim=claim, note=_note(errors, len(shown)))
-
-
-def _series(shown: pd.DataFrame) -> list[tuple[str, npt.NDArray[np.bool_], str, str, str]]:
-    """Tell the series apart: name, rows, column, symbol and shade."""
-    learned = (shown["analytic_ns"] != shown["dur_ns"]).to_numpy()
-    series = []
-    if learned.any():
-        series.append(("closed form alone", learned, "analytic_ns", "x-thin-open", "all others"))
-    groups = sorted(shown["group"].unique())
-    if not 1 < len(groups) <= len(_SYMBOLS):
-        return [*series, ("prediction", np.ones(len(shown), bool), "dur_ns", "circle", "less")]
-    for group, symbol, shade in zip(groups, _SYMBOLS, _SHADES, strict=False):
-        chosen = (shown["group"] == group).to_numpy(dtype=bool)
-        series.append((label(group, 60), chosen, "dur_ns", symbol, shade))
-    return series
-
-
-def _note(errors: pd.DataFrame, shown: int) -> str:
-    groups = errors["group"].unique()
-    notes = [f"median {safe(percent(float(errors['error_ratio'].abs().median())))}"]
-    if (errors["analytic_ns"] != errors["dur_ns"]).any():
-        alone = float(errors["analytic_error_ratio"].abs().mean())
-        notes.append(f"closed form alone {safe(percent(alone))} in the mean")
-    is_inside = errors["is_inside"].dropna()
-    if len(is_inside):
-        notes.append(f"{safe(percent(float(is_inside.astype(bool).mean())))} lie in their interval")
-    notes.append(
-        f"held out: {label(groups[0], 40)}" if len(groups) == 1 else f"{len(groups)} groups"
-    )
-    if shown < len(errors):
-        notes.append(f"the {shown:,} worst of {len(errors):,} are drawn")
-    return " · ".join(notes)
-
-
 _MOST_CELLS = 12  # of a row or column; more cannot be read
 _GB = 1e9
 _CELL_PX = 62

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from claims._graph_tasks import chakra_nodes, graph_tasks
 from workbench import analyze, load
 from workbench.analyze._perfmodel.replays.change import changed_weights
 from workbench.errors import PerformanceModelError
@@ -67,13 +68,13 @@ def test_a_slow_rank_delays_the_others_only_through_collectives(make_events, scr
 def test_a_slow_rank_delays_the_others_as_tasks_too(make_events, script, task_ends):
     events = make_events(*two_ranks(script))
     graph = joined(events)
-    result = analyze.graph_tasks(events, graph)
+    result = graph_tasks(events, graph)
     assert task_ends(result).max() == analyze.replay(graph).max()
     is_cpu = (result.tasks["category"] == "CPU") & (result.tasks["rank"] == 1)
     tasks = result.tasks.assign(dur_ns=result.tasks["dur_ns"] + 1_000_000 * is_cpu)
     late = task_ends(replace(result, tasks=tasks)).to_numpy() > 1_000_000
     assert (late & (tasks["rank"] == 0).to_numpy()).any()
-    nodes, needed = analyze.chakra_nodes(events, result.tasks, result.edges)
+    nodes, needed = chakra_nodes(events, result.tasks, result.edges)
     collectives = nodes[nodes["type"] == "COMM_COLL_NODE"]
     assert collectives["dur_ns"].tolist() == [130_000, 50_000, 40_000, 50_000]
     assert set(collectives["node"]) <= set(needed["node"])

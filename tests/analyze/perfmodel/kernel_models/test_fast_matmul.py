@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims._fast_algorithms import fast_algorithms
 from workbench import analyze, load
 from workbench.errors import PerformanceModelError, WorkbenchError
 from workbench.tables import (
@@ -30,7 +31,7 @@ def peaks(flops=15.7e12, speed=0.9e12, size=4):
 
 @pytest.fixture(scope="module")
 def coefficients(real_data):
-    return load.fast_algorithms(real_data("fast-matmul"))
+    return fast_algorithms(real_data("fast-matmul"))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from workbench import analyze, datasets, load
+from claims._kernel_times import gemm_times
+from workbench import analyze, datasets
 from workbench.analyze._perfmodel.kernel_models.hardware import peak_of
 from workbench.analyze._perfmodel.replays.change import time_ratios
 from workbench.errors import PerformanceModelError
@@ -40,7 +41,7 @@ def test_what_is_given_out_can_be_changed():
 
 @pytest.mark.oracle
 def test_the_packages_own_peaks_are_the_same(kernel_package):
-    times = load.gemm_times(gpus=["A100", "B200"], framework="sglang")
+    times = gemm_times(gpus=["A100", "B200"], framework="sglang")
     peak = times["gpu"].map(analyze.hardware().set_index("gpu")["bf16_flop_per_s"])
     rate = 2e9 * times["m_count"] * times["n_count"] * times["k_count"] / times["dur_ns"]
     assert (rate < peak).all(), "nothing measured is faster than a dense peak"

@@ -1,7 +1,6 @@
 """Iteration times, FLOPs and memory of configurations: printed numbers, laws, refusals."""
 
-import importlib
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,12 +8,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from claims import perfmodel as claims
-from workbench import analyze, load
-from workbench.analyze._perfmodel.layouts import iteration_model as _residual
-from workbench.analyze._perfmodel.layouts.closed_form import PARTS
-from workbench.errors import MissingExtraError, PerformanceModelError
-from workbench.tables import ITERATIONS, PLAN, PREDICTED_ITERATIONS
+from claims._closed_form import memory_footprint, model_flops
+from claims._iterations import iterations
+from workbench import analyze
+from workbench.errors import PerformanceModelError
+from workbench.tables import ITERATIONS, PLAN
 
 GPT = analyze.model_shape("GPT-3 175B")
 MIXTRAL = analyze.model_shape("Mixtral 8x7B")
@@ -30,28 +28,7 @@ def seconds(model, table, **options):
 
 @pytest.fixture(scope="module")
 def many(real_data):
-    return load.iterations(real_data("iterations-vtrain") / "ground_truth_multi.csv")
-
-
-@pytest.fixture(scope="module")
-def fitted(many):
-    return analyze.iteration_model(many, residual="none")
-
-
-@pytest.fixture
-def trees_here(absent):
-    """Skip the test where scikit-learn is not installed."""
-    if not _residual.has_trees():
-        absent("scikit-learn is not installed; pip install 'ai-infra-workbench[train]'")
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize(
-    "claim", ["megatron", "memory", "mlperf", "llama", "lumos", "megatron_bridge"]
-)
-def test_printed_jobs_are_predicted_as_claimed(claim):
-    readings = list(getattr(claims, claim)())
-    assert [reading.what for reading in readings if reading.verdict() == "FAIL"] == []
+    return iterations(real_data("iterations-vtrain") / "ground_truth_multi.csv")
 
 
 @pytest.mark.oracle
@@ -67,58 +44,6 @@ def test_published_models_have_their_parameters(name, billions):
 @pytest.mark.oracle
 def test_a_routed_model_has_its_active_parameters():
     assert MIXTRAL.active_parameter_count / 1e9 == pytest.approx(12.9, rel=0.01)
-
-
-@pytest.mark.oracle
-def test_flops_are_those_of_the_formula_of_megatron():
-    # 96 B s L h^2 (1 + s/6h + V/16Lh) with full recomputation: arXiv:2104.04473, equation 2.
-    table = analyze.model_flops(jobs(global_batch=8, recompute="full"))
-    h, s, layers, vocabulary = 12_288, 2_048, 96, 51_200
-    printed = 96 * 8 * s * layers * h**2
-    printed *= 1 + s / (6 * h) + vocabulary / (16 * layers * h)
-    assert table["hardware_flops_count"].iloc[0] == pytest.approx(printed, rel=1e-12)
-
-
-@settings(max_examples=15)
-@given(batch=st.integers(1, 64), factor=st.integers(2, 5))
-def test_flops_grow_with_the_batch_and_attention_with_the_square_of_the_sequence(batch, factor):
-    short = analyze.model_flops(jobs(global_batch=batch)).iloc[0]
-    more = analyze.model_flops(jobs(global_batch=batch * factor)).iloc[0]
-    assert more["model_flops_count"] == pytest.approx(factor * short["model_flops_count"])
-    long = analyze.model_flops(jobs(global_batch=batch, sequence=2048 * factor)).iloc[0]
-    extra = [row["model_flops_count"] - row["six_n_d_flops_count"] for row in (short, long)]
-    assert extra[1] == pytest.approx(factor**2 * extra[0])
-
-
-def test_a_causal_mask_halves_scores_and_nothing_else():
-    full, half = (analyze.model_flops(jobs(), causal=c).iloc[0] for c in (False, True))
-    extra = [row["model_flops_count"] - row["six_n_d_flops_count"] for row in (full, half)]
-    assert extra[1] == pytest.approx(extra[0] / 2)
-
-
-@settings(max_examples=15)
-@given(
-    tensor=st.sampled_from([1, 2, 4]),
-    pipeline=st.sampled_from([1, 2, 8]),
-    recompute=st.sampled_from(["none", "selective", "full"]),
-    sharding=st.sampled_from(["none", "zero1", "fsdp", "hsdp"]),
-)
-def test_memory_falls_with_tensor_parallelism_recomputation_and_shards(
-    tensor, pipeline, recompute, sharding
-):
-    base = {"tensor": tensor, "pipeline": pipeline, "data": 8, "global_batch": 64}
-    base |= {"recompute": recompute, "sharding": sharding}
-    changes = {"none": {}, "wide": {"tensor": 2 * tensor}, "sequence": {"sequence_parallel": True}}
-    changes |= {value: {"recompute": value} for value in ("full", "selective")}
-    changes |= {"all": {"recompute": "none"}, "whole": {"sharding": "none"}}
-    changes |= {value: {"sharding": value} for value in ("zero1", "fsdp")}
-    layouts = [analyze.Layout(**{**base, **value}) for value in changes.values()]
-    table = analyze.memory_footprint(analyze.configurations(GPT, layouts))
-    need = dict(zip(changes, table["total_bytes"], strict=True))
-    assert need["wide"] < need["none"]
-    assert need["full"] <= need["selective"] <= need["all"]
-    assert need["fsdp"] < need["zero1"] < need["whole"]
-    assert need["sequence"] <= need["none"]
 
 
 @settings(max_examples=15)
@@ -216,66 +141,6 @@ def test_flash_attention_computes_its_scores_again_in_backward():
     assert work(flash_attention=True) / work() == pytest.approx(ratio, rel=1e-4)
 
 
-def test_the_parts_add_up_and_say_what_they_rest_on(fitted, many):
-    table = PREDICTED_ITERATIONS.check(fitted.predict(many))
-    assert (table[[f"{name}_ns" for name in PARTS]].sum(axis=1) == table["analytic_ns"]).all()
-    assert (table["analytic_ns"] == table["dur_ns"]).all()
-    assert set(table["tensor_basis"]) == {"scaled"}
-    assert set(table["context_basis"]) == {"modelled"}
-    assert (table["doubt"] == "").all()
-    elsewhere = fitted.predict(jobs(tensor=8, pipeline=8, data=8, global_batch=512))
-    assert set(elsewhere["tensor_basis"]) == {"modelled"}, "no H100 was measured"
-    assert "GPU H100 never measured" in elsewhere["doubt"].iloc[0]
-
-
-def test_the_same_rows_give_the_same_model_and_others_a_wider_interval(many):
-    first, two = (analyze.iteration_model(many, residual="none").predict(many) for _ in range(2))
-    pd.testing.assert_frame_equal(first, two)
-    model = analyze.iteration_model(many, residual="none", groups="hidden", coverage_share=0.8)
-    inside = model.predict(many.iloc[:1]).iloc[0]
-    far = model.predict(many.iloc[:1].assign(layer_count=300)).iloc[0]
-    assert far["high_ns"] / far["low_ns"] > inside["high_ns"] / inside["low_ns"]
-    assert "layers 300 never measured (only 30 to 96)" in far["doubt"]
-
-
-def test_known_constants_are_found_again_from_the_times_they_make(many):
-    truth = analyze.assumed_model().predict(many)["dur_ns"]
-    refitted = analyze.iteration_model(many.assign(dur_ns=truth.to_numpy()), residual="none")
-    errors = refitted.predict(many)["dur_ns"].to_numpy() / truth.to_numpy() - 1
-    assert np.abs(errors).max() < 1e-6
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("trees_here")
-def test_trees_learn_what_the_closed_form_leaves(many):
-    errors = analyze.cross_validated(many, folds=3, residual="trees")
-    assert len(errors) == len(many)
-    assert errors["error_ratio"].abs().mean() < errors["analytic_error_ratio"].abs().mean()
-    assert set(errors["group"]) == {f"part {fold} of 3" for fold in (1, 2, 3)}
-
-
-def test_repetitions_are_never_on_both_sides_of_a_fold(many):
-    errors = analyze.cross_validated(many, folds=5, residual="none")
-    twice = many["doubt"].str.contains("more than once").to_numpy()
-    assert errors.loc[twice, "group"].nunique() == 1
-    of_64 = analyze.cross_validated(many, by="gpu_count", held_out=64, residual="none")
-    assert len(of_64) == (many["gpu_count"] == 64).sum()
-
-
-def test_without_scikit_learn_the_closed_form_answers_and_says_so(many, monkeypatch):
-    monkeypatch.setattr(
-        importlib.import_module("workbench.analyze._perfmodel.layouts.iteration_model"),
-        "has_trees",
-        lambda: False,
-    )
-    table = analyze.iteration_model(many).predict(many)
-    assert set(table["doubt"]) == {"without scikit-learn: closed form only"}
-    monkeypatch.setitem(__import__("sys").modules, "sklearn.ensemble", None)
-    with pytest.raises(MissingExtraError, match=r"ai-infra-workbench\[train\]"):
-        analyze.iteration_model(many, residual="trees")
-    assert isinstance(_residual.has_trees(), bool)
-
-
 @settings(max_examples=5)
 @given(factor=st.floats(0.8, 3))
 def test_one_row_moves_the_model_to_what_was_measured(factor):
@@ -305,12 +170,6 @@ def test_a_row_that_is_explained_within_the_error_printed_is_taken():
     moved = analyze.calibrated_to(model, table.assign(dur_ns=half, source="made up", doubt=""))
     assert moved.predict(table)["dur_ns"][0] / half == pytest.approx(1.205, abs=0.01)
     assert moved.doubt == "calibrated on 1 row only, which it still misses by up to 21%"
-
-
-def test_no_fitted_share_goes_beyond_what_the_data_sheet_prints(fitted):
-    shares = {k: v for k, v in asdict(fitted.constants).items() if k.endswith("_share")}
-    assert len(shares) == 7
-    assert max(shares.values()) <= 1
 
 
 @settings(max_examples=5)
@@ -390,27 +249,12 @@ def test_unknown_names_are_answered_with_the_known_ones():
         analyze.gpu_type("Z1")
 
 
-def test_what_cannot_be_fitted_is_refused(many):
-    with pytest.raises(PerformanceModelError, match="3 measured rows are too few"):
-        analyze.iteration_model(many.iloc[:3])
-    with pytest.raises(PerformanceModelError, match="groups='color' is not a column"):
-        analyze.iteration_model(many, groups="color")
-    wrong = many.assign(doubt="TP x CP x PP x DP is not the number of GPUs")
-    with pytest.raises(PerformanceModelError, match="109 rows contradict themselves"):
-        analyze.iteration_model(wrong)
-    with pytest.raises(PerformanceModelError, match="by='color' is not a column"):
-        analyze.cross_validated(many, by="color")
-    with pytest.raises(PerformanceModelError, match="held_out=5 is not a value of gpu_count"):
-        analyze.cross_validated(many, by="gpu_count", held_out=5)
+def test_a_model_is_not_calibrated_to_nothing_nor_to_what_cannot_be(many):
     with pytest.raises(PerformanceModelError, match="there is no row to calibrate to"):
         analyze.calibrated_to(analyze.assumed_model(), many.iloc[:0])
     impossible = many.iloc[:2].assign(dur_ns=[10**6, 10**14])
     with pytest.raises(PerformanceModelError, match="cannot explain ground_truth_multi"):
         analyze.calibrated_to(analyze.assumed_model(), impossible)
-    with pytest.raises(PerformanceModelError, match="not the same configurations"):
-        analyze.iteration_errors(many, analyze.assumed_model().predict(many.iloc[1:]))
-    with pytest.raises(PerformanceModelError, match="would run at"):
-        analyze.utilization(many.assign(dur_ns=1000))
 
 
 def test_a_plan_without_any_way_says_why():
@@ -425,9 +269,6 @@ def test_empty_tables_stay_empty():
     empty = ITERATIONS.empty()
     assert analyze.configurations(GPT, []).empty
     assert analyze.assumed_model().predict(empty).empty
-    assert analyze.model_flops(empty).empty
-    assert analyze.memory_footprint(empty).empty
-    assert analyze.utilization(empty).empty
 
 
 def expert_jobs(**layout):
@@ -437,8 +278,8 @@ def expert_jobs(**layout):
 
 
 def test_operations_are_counted_for_a_gpu_that_nobody_knows():
-    of_h100 = analyze.model_flops(jobs(global_batch=8))
-    custom = analyze.model_flops(jobs(global_batch=8, gpu="my own"))
+    of_h100 = model_flops(jobs(global_batch=8))
+    custom = model_flops(jobs(global_batch=8, gpu="my own"))
     assert custom["model_flops_count"].tolist() == of_h100["model_flops_count"].tolist()
 
 
@@ -450,7 +291,7 @@ def test_operations_are_counted_for_a_gpu_that_nobody_knows():
 def test_flops_per_token_are_those_that_megatron_bridge_prints(name, tokens_per_s, tflops):
     sequence = 8192 if name.startswith("Llama") else 4096
     job = jobs(analyze.model_shape(name), global_batch=1, sequence=sequence)
-    count = analyze.model_flops(job, causal=True)["model_flops_count"].iloc[0]
+    count = model_flops(job, causal=True)["model_flops_count"].iloc[0]
     assert count / sequence * tokens_per_s / 1e12 == pytest.approx(tflops, rel=0.005)
 
 
@@ -465,7 +306,7 @@ def test_experts_may_be_spread_over_more_ranks_than_there_are_replicas():
 def test_a_folded_rank_holds_whole_experts():
     # By hand: 128 experts on 32 ranks are 4 each, not halved by the 2 tensor-parallel ranks.
     folded, plain = (
-        analyze.memory_footprint(expert_jobs(tensor=2, pipeline=2, expert=ranks)).iloc[0]
+        memory_footprint(expert_jobs(tensor=2, pipeline=2, expert=ranks)).iloc[0]
         for ranks in (32, 16)
     )
     shape = analyze.model_shape("Qwen 3 235B-A22B")
@@ -479,7 +320,7 @@ def test_a_folded_rank_holds_whole_experts():
 
 def test_states_of_experts_are_shared_by_their_own_replicas_only():
     # With as many expert-parallel ranks as replicas an expert exists once: nothing to share.
-    need = analyze.memory_footprint(expert_jobs(expert=16, sharding="zero1")).iloc[0]
+    need = memory_footprint(expert_jobs(expert=16, sharding="zero1")).iloc[0]
     shape = analyze.model_shape("Qwen 3 235B-A22B")
     experts = shape.layers * 8 * 3 * shape.hidden * shape.ffn
     assert need["optimizer_bytes"] > 12 * experts
@@ -536,11 +377,6 @@ def test_every_prediction_says_how_far_off_its_kind_was():
     assert text.startswith("calibrated on 1 row only; before that: dense models")
 
 
-def test_a_fitted_model_tells_what_its_held_out_rows_showed(fitted, many):
-    (text,) = set(fitted.predict(many)["error_class"])
-    assert text.startswith("fitted: 90% of the rows held out were within")
-
-
 def sharing_ranks(held, per_node):
     """Count the ranks that hold the same as rank 0, in all and in its node."""
     same = [rank for rank, what in enumerate(held) if what == held[0]]
@@ -563,7 +399,7 @@ def test_memory_is_that_of_ranks_told_apart_one_by_one(tensor, context, data, ex
         shape, tensor=tensor, context=context, data=data, expert=expert, sharding=sharding,
         global_batch=64,
     )  # fmt: skip
-    need = analyze.memory_footprint(table).iloc[0]
+    need = memory_footprint(table).iloc[0]
     width = 1 if data % expert else tensor
     of_rank = {
         "shared": [rank % tensor for rank in range(count)],

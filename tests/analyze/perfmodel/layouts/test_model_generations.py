@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims._closed_form import model_flops
 from workbench import analyze
 from workbench.analyze import Layout, ModelShape, model_shape
 from workbench.errors import PerformanceModelError
@@ -76,7 +77,7 @@ def test_parameters_of_any_mixture_are_those_of_its_tensors(shape):
 
 def flops(shape: ModelShape, sequence: int = 1024, *, causal: bool = True) -> float:
     layout = Layout(sequence=sequence, flash_attention=True)
-    table = analyze.model_flops(analyze.configurations(shape, layout), causal=causal)
+    table = model_flops(analyze.configurations(shape, layout), causal=causal)
     return float(table["model_flops_count"].iloc[0])
 
 

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims._graph_tasks import chakra_nodes, graph_tasks
+from claims._tables import TASK_EDGES, TASKS
 from tests.load.traces.chakra.chakra_files import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -20,7 +22,7 @@ from tests.load.traces.chakra.chakra_files import (
 )
 from tests.plot.conftest import build
 from workbench import analyze, load
-from workbench.tables import DEPENDENCIES, EVENTS, NODES, PROCESS_GROUPS, TASK_EDGES, TASKS
+from workbench.tables import DEPENDENCIES, EVENTS, NODES, PROCESS_GROUPS
 
 NUMBERS = {
     "all-reduce": ALL_REDUCE, "all-gather": ALL_GATHER, "reduce-scatter": REDUCE_SCATTER,
@@ -61,8 +63,8 @@ def written(tmp_path, nodes, edges=(), **options):
 def graph_of(trace, *, is_joined=False):
     matched = analyze.collectives(trace.events) if is_joined else None
     graph = analyze.execution_graph(trace.events, collectives=matched)
-    tasks = analyze.graph_tasks(trace.events, graph)
-    return graph, analyze.chakra_nodes(trace.events, tasks.tasks, tasks.edges)
+    tasks = graph_tasks(trace.events, graph)
+    return graph, chakra_nodes(trace.events, tasks.tasks, tasks.edges)
 
 
 def test_the_lags_of_a_collective_are_no_collectives(tmp_path):
@@ -80,9 +82,7 @@ def test_the_lags_of_a_collective_are_no_collectives(tmp_path):
                  "stream": 7 if at == 2 else None}
             )  # fmt: skip
     edges = [{"src": at, "dst": at + 1, "kind": "launch", "is_inferred": False} for at in range(35)]
-    tables = analyze.chakra_nodes(
-        build(EVENTS, made), build(TASKS, tasks), build(TASK_EDGES, edges)
-    )
+    tables = chakra_nodes(build(EVENTS, made), build(TASKS, tasks), build(TASK_EDGES, edges))
     files = load.write_chakra(tables, tmp_path / "job")
     assert collectives_of(files) == ({ALL_REDUCE: 12}, {ALL_REDUCE: 480})
     assert simulate(files, files.groups) is not None
@@ -107,7 +107,7 @@ def test_sizes_are_those_of_the_tensors_that_one_rank_puts_in(
         "group_size": 8, "in_count": put_in, "out_count": taken_out,
     }  # fmt: skip
     task = {"task": 0, "rank": 0, "event": 0, "name": "x", "category": "kernel", "stream": 7}
-    tables = analyze.chakra_nodes(
+    tables = chakra_nodes(
         build(EVENTS, [kernel]),
         build(TASKS, [task | {"start_ns": 0, "dur_ns": 9}]),
         build(TASK_EDGES, []),

@@ -34,8 +34,8 @@ def fast_algorithms(coefficients: pd.DataFrame | None = None) -> pd.DataFrame:
     Parameters
     ----------
     coefficients
-        Table :data:`workbench.tables.FAST_COEFFICIENTS`, from ``load.fast_algorithms``; Strassen's
-        algorithm and Winograd's variant of it if None.
+        Table :data:`workbench.tables.FAST_COEFFICIENTS`; Strassen's algorithm and Winograd's
+        variant of it if None.
 
     Returns
     -------

@@ -1,20 +1,18 @@
-"""A model of iteration times: the closed form fitted to measured ones, trees on what it leaves."""
+"""A model of iteration times: the closed form, and how far off it was on public jobs."""
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from workbench import datasets
-from workbench._shared.numbers import share_between
 from workbench.analyze._perfmodel.layouts.closed_form import (
     PARTS,
     Array,
@@ -32,15 +30,11 @@ from workbench.analyze._perfmodel.layouts.layout import (
     configurations,
 )
 from workbench.analyze._perfmodel.layouts.model_shape import GpuType, model_shape
-from workbench.errors import MissingExtraError, PerformanceModelError
+from workbench.errors import PerformanceModelError
 from workbench.tables import CONFIGURATIONS, ITERATIONS, PREDICTED_ITERATIONS
 
-Residual = Literal["auto", "trees", "none"]
-Mask = npt.NDArray[np.bool_]
-_LEAST_ROWS = 12
 _SOFT = 0.05  # beyond 5 % a row counts less than by its square
 _PULL = 0.03  # how much a constant's distance from the assumed one weighs against a row
-_CALIBRATION_SHARE = 0.2
 _REACH = 7.0  # no constant moves further than by e to this
 # How far, as a factor, each may lie from what it is assumed to be before the data must insist.
 _SPREAD = np.array([0.3, 2, 2, 1, 1, 1, 2, 1, 1, 2, 0.5, 1])
@@ -50,7 +44,7 @@ _TOP = np.array([0.0 if field.name.endswith("_share") else np.inf for field in f
 
 @dataclass(frozen=True)
 class IterationModel:
-    """Result of :func:`iteration_model`, :func:`assumed_model` and :func:`calibrated_to`.
+    """Result of :func:`assumed_model` and :func:`calibrated_to`.
 
     Attributes
     ----------
@@ -164,45 +158,26 @@ class IterationModel:
         }
 
 
-def iteration_model(
-    measured: pd.DataFrame,
-    *,
-    residual: Residual = "auto",
-    coverage_share: float = 0.9,
-    groups: str | None = None,
-    gpus: Mapping[str, GpuType] | None = None,
-) -> IterationModel:
-    """Fit a model of iteration times to measured ones.
-
-    Physics first, learning on what it leaves: a closed form with twelve constants, then trees
-    on the logarithm of measured over predicted.
+def assumed_model(*, release: str | None = None) -> IterationModel:
+    """Return the closed form with constants that are assumed, not fitted.
 
     Parameters
     ----------
-    measured
-        Table :data:`workbench.tables.ITERATIONS`; at least 12 rows.
-    residual
-        ``"trees"`` needs scikit-learn (the extra ``train``), ``"none"`` is the closed form
-        alone, ``"auto"`` takes trees where they are installed and says in ``doubt`` if not.
-    coverage_share
-        Share of new rows that the intervals shall hold.
-    groups
-        Column whose equal values stay together when rows are set apart for the intervals.
-    gpus
-        Kinds of GPUs by name that the package does not know, or knows otherwise.
+    release
+        Release of the NeMo container whose software will run, e.g. ``"26.08"``: times are
+        multiplied by a factor for it, fitted on half of its public jobs; ``error_class`` tells how
+        far off the other half was. Without one, times are those of software up to 26.04.
 
     Returns
     -------
     IterationModel
-        Has ``predict(configurations)``.
+        Predicts without any measurement, without intervals, and says so in ``doubt``; a
+        point to calibrate from where nothing alike was measured.
 
     Raises
     ------
     PerformanceModelError
-        If there are too few rows, a row contradicts itself (its ``doubt`` names more than a
-        repetition), or ``groups`` is not a column.
-    MissingExtraError
-        If ``residual="trees"`` and scikit-learn is not installed.
+        If no public job tells of ``release``.
 
     Notes
     -----
@@ -233,65 +208,15 @@ def iteration_model(
     ``(p - 1)/v`` stages, ``2 (v m + p - 2)`` exchanges of ``2 T h / t`` bytes between stages,
     gradients of all ranks that hold the same parameters (context-parallel ones, too) over
     ``data_share``, 20 bytes per parameter over ``optimizer_share`` of memory,
-    and ``fixed_s``. The logarithms of the twelve are fitted by soft-L1 least squares on the
-    logarithm of the time, each drawn weakly towards what is assumed without data, no share
-    beyond 1. Sharding and selective recomputation follow the same constants. Attention and the
+    and ``fixed_s``. Sharding and selective recomputation follow the same constants. Attention and the
     output layer run at the 16-bit peak of the GPU type. ``error_class`` tells how far off such
     predictions were on the public jobs of ``published/iteration_megatron_bridge.csv``, of mixtures
     of experts without the models that were in sight when their constants were chosen.
 
-    The interval is split-conformal: a fifth of the rows, always the same, is predicted by a
-    model of the others; their errors' quantile is its half-width. It holds for rows like the
-    measured ones; outside them the largest of these errors is taken, without any promise.
-
     References
     ----------
     arXiv:2104.04473, sections 2.2 and 4.1; arXiv:2205.05198, section 4; arXiv:2307.08691,
-    section 4.1 (flash attention); arXiv:1604.04173 (split conformal).
-    """
-    _check(measured, groups)
-    share_between("coverage_share", coverage_share)
-    grow = residual == "trees" or (residual == "auto" and has_trees())
-    constants, learned = _fit(measured, gpus, grow=grow)
-    # Split conformal: the interval comes from rows that its model has not seen.
-    inner, outer = _split(measured, groups)
-    scores, analytic = _scores(measured[inner], measured[outer], gpus, grow=grow)
-    # The + 1 counts the new row itself: this is what makes the coverage exact.
-    rank = math.ceil((len(scores) + 1) * coverage_share)
-    enough = 0 < rank <= len(scores)
-    doubts = [] if grow or residual == "none" else ["without scikit-learn: closed form only"]
-    doubts += [] if enough else ["too few rows for an interval"]
-    return IterationModel(
-        constants,
-        doubt="; ".join(doubts),
-        coverage_share=coverage_share,
-        _trees=learned,
-        _hull=Hull.around(measured),
-        _half_width=float(np.sort(scores)[rank - 1]) if enough else math.nan,
-        _half_width_outside=float(max(scores.max(), analytic.max())) if enough else math.nan,
-    )
-
-
-def assumed_model(*, release: str | None = None) -> IterationModel:
-    """Return the closed form with constants that are assumed, not fitted.
-
-    Parameters
-    ----------
-    release
-        Release of the NeMo container whose software will run, e.g. ``"26.08"``: times are
-        multiplied by a factor for it, fitted on half of its public jobs; ``error_class`` tells how
-        far off the other half was. Without one, times are those of software up to 26.04.
-
-    Returns
-    -------
-    IterationModel
-        Predicts without any measurement, without intervals, and says so in ``doubt``; a
-        point to calibrate from where nothing alike was measured.
-
-    Raises
-    ------
-    PerformanceModelError
-        If no public job tells of ``release``.
+    section 4.1 (flash attention).
     """
     releases = sorted(set(_release_of(public_iterations())))
     if release is not None and release not in releases:
@@ -339,10 +264,10 @@ def calibrated_to(
     if measured.empty:
         msg = "there is no row to calibrate to; pass at least one measured iteration"
         raise PerformanceModelError(msg)
-    _refuse_contradictions(measured)
-    constants = _constants(measured, gpus, start=model.constants)
+    refuse_contradictions(measured)
+    constants = constants_of(measured, gpus, start=model.constants)
     seconds = measured["dur_ns"].to_numpy(dtype=np.float64) / 1e9
-    left = np.abs(np.log(_seconds(columns(measured, gpus), constants) / seconds))
+    left = np.abs(np.log(seconds_of(columns(measured, gpus), constants) / seconds))
     c = columns(measured, gpus)
     printed = [model._printed_error(*kind) for kind in zip(c.is_routed, c.is_narrow, strict=True)]
     # Beyond this the soft loss has let rows go as outliers.
@@ -361,19 +286,7 @@ def calibrated_to(
     )
 
 
-def _check(measured: pd.DataFrame, groups: str | None) -> None:
-    ITERATIONS.check(measured)
-    if len(measured) < _LEAST_ROWS:
-        msg = f"{len(measured)} measured rows are too few to fit twelve constants; at least "
-        msg += f"{_LEAST_ROWS} are needed, or calibrated_to(assumed_model(), rows)"
-        raise PerformanceModelError(msg)
-    if groups is not None and groups not in measured:
-        msg = f"groups={groups!r} is not a column of the table; it has {list(measured.columns)}"
-        raise PerformanceModelError(msg)
-    _refuse_contradictions(measured)
-
-
-def _refuse_contradictions(measured: pd.DataFrame) -> None:
+def refuse_contradictions(measured: pd.DataFrame) -> None:
     wrong = measured["doubt"].str.contains("is not the number|does not divide by DP", regex=True)
     if wrong.any():
         first = measured[wrong].iloc[0]
@@ -382,22 +295,11 @@ def _refuse_contradictions(measured: pd.DataFrame) -> None:
         raise PerformanceModelError(msg)
 
 
-def _seconds(c: Columns, constants: Constants) -> Array:
+def seconds_of(c: Columns, constants: Constants) -> Array:
     return np.asarray(np.sum(list(parts(c, constants).values()), axis=0), dtype=np.float64)
 
 
-def _fit(
-    measured: pd.DataFrame, gpus: Mapping[str, GpuType] | None, *, grow: bool
-) -> tuple[Constants, Any]:
-    constants = _constants(measured, gpus, start=Constants())
-    if not grow:
-        return constants, None
-    c = columns(measured, gpus)
-    logarithms = np.log(measured["dur_ns"].to_numpy(dtype=np.float64) / 1e9)
-    return constants, trees(c, logarithms - np.log(_seconds(c, constants)))
-
-
-def _constants(
+def constants_of(
     measured: pd.DataFrame, gpus: Mapping[str, GpuType] | None, *, start: Constants
 ) -> Constants:
     """Fit the logarithms, each drawn towards where it starts."""
@@ -423,27 +325,6 @@ def _constants(
     bounds = (origin - _REACH, np.clip(_TOP, origin, origin + _REACH))
     fit = least_squares(errors, origin, loss="soft_l1", f_scale=_SOFT, bounds=bounds)
     return Constants.from_logarithms(fit.x)
-
-
-def _split(measured: pd.DataFrame, groups: str | None) -> tuple[Mask, Mask]:
-    """Set a fifth apart, whole groups, the same for the same rows; give two masks."""
-    labels = np.arange(len(measured)) if groups is None else pd.factorize(measured[groups])[0]
-    # A fixed seed: the same rows give the same interval.
-    order = np.random.default_rng(0).permutation(int(labels.max()) + 1)
-    apart = np.isin(labels, order[: max(round(_CALIBRATION_SHARE * len(order)), 1)])
-    return ~apart, apart
-
-
-def _scores(
-    inner: pd.DataFrame, outer: pd.DataFrame, gpus: Mapping[str, GpuType] | None, *, grow: bool
-) -> tuple[Array, Array]:
-    if inner.empty:
-        return np.zeros(0), np.zeros(0)
-    constants, learned = _fit(inner, gpus, grow=grow)
-    c = columns(outer, gpus)
-    left = np.log(outer["dur_ns"].to_numpy(dtype=np.float64) / 1e9 / _seconds(c, constants))
-    learned_log = learned.predict(features(c)) if learned is not None else 0.0
-    return np.abs(left - learned_log), np.abs(left)
 
 
 _RANGES = {
@@ -504,29 +385,12 @@ class Hull:
         return ["scaled" if seen and is_known else "modelled" for is_known in is_seen]
 
 
-_TREES = 400
-
-
-def has_trees() -> bool:
-    return importlib.util.find_spec("sklearn") is not None
-
-
 def features(c: Columns) -> npt.NDArray[np.float64]:
     inputs: list[Array] = [
         c.t, c.c, c.p, c.d, c.v, c.b, c.h, c.layers, c.s, c.n, c.gb, c.rounds,
         1 + (c.p - 1) / (c.v * c.rounds), c.h / c.t, c.tokens, c.layers / c.p,
     ]  # fmt: skip
     return np.log(np.column_stack(inputs))
-
-
-def trees(c: Columns, logarithms: npt.NDArray[np.float64]) -> Any:
-    """Grow the trees; the same rows give the same trees."""
-    try:
-        from sklearn.ensemble import ExtraTreesRegressor
-    except ImportError as error:
-        msg = "scikit-learn is not installed: pip install 'ai-infra-workbench[train]', or choose "
-        raise MissingExtraError(msg + "residual='none' for the closed form alone") from error
-    return ExtraTreesRegressor(_TREES, random_state=0).fit(features(c), logarithms)
 
 
 _FILE = "iteration_megatron_bridge.csv"

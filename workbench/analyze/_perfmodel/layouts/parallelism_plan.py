@@ -39,7 +39,7 @@ def parallelism_plan(
     gpu_count
         GPUs to spread it over.
     model
-        Model of iteration times, from :func:`iteration_model` or :func:`calibrated_to`.
+        Model of iteration times, from :func:`assumed_model` or :func:`calibrated_to`.
     like
         Global batch, sequence, recomputation, sharding and the rest; its TP, PP, DP and
         micro-batch are replaced.
@@ -62,7 +62,25 @@ def parallelism_plan(
 
     Notes
     -----
-    Whether it fits is memory without libraries and fragments; see :func:`memory_footprint`.
+    Whether it fits is memory of the first, fullest stage without libraries, buffers of collectives
+    and fragments, which take some gigabytes more.
+
+    Per parameter 2 bytes of weights, 4 of gradients, 12 of main weights and moments; ``zero1``
+    divides the last by the replicas, ``fsdp`` all of them but for one layer at a time,
+    ``hsdp`` by the replicas of a node. Context-parallel ranks hold the same parameters and
+    count as replicas; of an expert there are ``t c d / (e t_e)``, of which ``t_e`` share its
+    matrices: t, or 1 where the data-parallel ranks do not divide by e. Activations per layer
+    and micro-batch, in bytes: ``s b (10 h + (2 w + 4 k f)/t + 5 a s/t)`` with w columns of
+    queries, keys, values and their product (4 h with as many heads of each), latents with them,
+    feed-forward width f and k experts per token, shared ones counted; the 10 divided by t with
+    sequence parallelism, the last term absent with selective recomputation or flash attention;
+    ``2 s b h`` with full recomputation. The first stage holds min(m, p) micro-batches,
+    1 + (p - 1)/(p v) times p if interleaved. Where only some layers have experts, the stage with
+    most of them counts.
+
+    References
+    ----------
+    arXiv:2205.05198, Table 2 and section 4.2.3; Megatron-LM, ``theoretical_memory_usage.py``.
     """
     count = whole_number("gpu_count", gpu_count, least=1)
     varied = set(vary)

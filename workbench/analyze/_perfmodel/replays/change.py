@@ -62,10 +62,6 @@ class Change:
         If the factor is negative or not finite, a pattern cannot be read, or a choice does not
         fit the part.
 
-    See Also
-    --------
-    layout_what_if : Another parallelism, batch, model or number of GPUs.
-
     Examples
     --------
     >>> Change(factor=0.5, kind="communication").question

@@ -78,10 +78,6 @@ def what_if(  # noqa: PLR0913 - the entry point
         If too little of the time is explained, the replay is too far off, or a change chooses
         nothing.
 
-    See Also
-    --------
-    layout_what_if : Another parallelism, batch, model or number of GPUs.
-
     Notes
     -----
     A step begins when the host is there and all GPU work that was launched before has ended, on

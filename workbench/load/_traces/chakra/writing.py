@@ -107,7 +107,7 @@ def write_chakra(
     tables = (graph.nodes, graph.dependencies) if isinstance(graph, Trace) else graph
     nodes, dependencies = NODES.check(tables[0], "nodes"), DEPENDENCIES.check(tables[1])
     if nodes.empty:
-        msg = "there are no nodes to write; load an execution trace, or use analyze.chakra_nodes"
+        msg = "there are no nodes to write; load an execution trace"
         raise LoadError(msg)
     stem = Path(path).with_suffix("") if Path(path).suffix == ".et" else Path(path)
     nodes_of = {rank: nodes[nodes["rank"] == rank] for rank in sorted(set(nodes["rank"]))}

@@ -3,14 +3,14 @@
 import pandas as pd
 import pytest
 
-from workbench import load
+from claims import _kernel_times
+from claims._kernel_times import gemm_times
 from workbench.errors import LoadError, MissingExtraError
-from workbench.load._perfmodel import kernel_times as _kernel_package
 
 
 @pytest.mark.oracle
 def test_the_package_has_35742_products_per_gpu(kernel_package):
-    times = load.gemm_times(gpus=["H100", "H200"])
+    times = gemm_times(gpus=["H100", "H200"])
     assert times.groupby("gpu").size().to_dict() == {"H100": 35_742, "H200": 35_742}
     assert not times.duplicated(["gpu", "m_count", "n_count", "k_count"]).any()
     left = {row["what"]: row["count"] for row in times.attrs["quality"]}
@@ -22,7 +22,7 @@ def test_the_package_has_35742_products_per_gpu(kernel_package):
 @pytest.mark.oracle
 def test_sizes_of_the_package_are_elements(kernel_package):
     """Half of N/2 elements takes as long as int8 of N; read as bytes it would take half."""
-    times = load.collective_times(gpus=["H200"])
+    times = _kernel_times.collective_times(gpus=["H200"])
     wide = times.pivot_table(
         index=["collective", "rank_count", "size_bytes"], columns="dtype", values="dur_ns"
     )
@@ -32,38 +32,38 @@ def test_sizes_of_the_package_are_elements(kernel_package):
 
 
 def test_versions_are_chosen_and_repeats_are_told(kernel_package):
-    twice = load.collective_times(gpus=["H100"], version="2.27.3")
+    twice = _kernel_times.collective_times(gpus=["H100"], version="2.27.3")
     assert [row["count"] for row in twice.attrs["quality"]] == [504]
-    assert load.collective_times(gpus=["H100"]).attrs["quality"] == []
+    assert _kernel_times.collective_times(gpus=["H100"]).attrs["quality"] == []
     assert len(pd.concat([twice, twice.head(3)])) == len(twice) + 3, "attributes compare"
     with pytest.raises(LoadError, match=r"no version 9.9 .* there are \['0.24.0'\]"):
-        load.gemm_times(gpus=["H100"], version="9.9")
+        gemm_times(gpus=["H100"], version="9.9")
     with pytest.raises(LoadError, match=r"no GPU \['K80'\]; pass some of"):
-        load.gemm_times(gpus=["K80"])
+        gemm_times(gpus=["K80"])
     with pytest.raises(LoadError, match="no GPU"):
-        load.gemm_times(gpus="H100")
+        gemm_times(gpus="H100")
     with pytest.raises(LoadError, match=r"no rows of type \['fp3'\]"):
-        load.gemm_times(gpus=["H100"], dtypes=["fp3"])
+        gemm_times(gpus=["H100"], dtypes=["fp3"])
 
 
 def test_versions_are_ordered_as_numbers(tmp_path):
     for version in ("0.9.0", "0.10.0", "0.10.0rc1", "0.9.0.post2"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "x").write_text("")
-    assert _kernel_package.newest(tmp_path, None, "x").parent.name == "0.10.0"
+    assert _kernel_times.newest(tmp_path, None, "x").parent.name == "0.10.0"
 
 
 def test_without_the_package_it_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(_kernel_package, "PACKAGE", "no-such-distribution")
+    monkeypatch.setattr(_kernel_times, "PACKAGE", "no-such-distribution")
     with pytest.raises(MissingExtraError, match=r"pip install 'ai-infra-workbench\[kernels\]'"):
-        load.gemm_times()
+        gemm_times()
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("operation", ["all-reduce", "all-gather", "reduce-scatter"])
 def test_nccl_tests_of_distca_agree_with_the_bandwidth_it_prints(real_data, operation):
     path = real_data("profiles-h100") / "nccl_perf.csv"
-    times = load.collective_times(path, gpus=["H100"])
+    times = _kernel_times.collective_times(path, gpus=["H100"])
     own_gb_per_s = times["collective"] == operation
     printed = pd.read_csv(path, index_col=False)["algbw_out_gbs"]
     rate = times["size_bytes"] / times["dur_ns"]
@@ -72,18 +72,22 @@ def test_nccl_tests_of_distca_agree_with_the_bandwidth_it_prints(real_data, oper
 
 @pytest.mark.oracle
 def test_other_projects_count_as_their_programs_say(real_data):
-    gathers = load.collective_times(real_data("profiles-h100") / "network-allgather-H100-8.csv")
+    gathers = _kernel_times.collective_times(
+        real_data("profiles-h100") / "network-allgather-H100-8.csv"
+    )
     assert gathers["size_bytes"].iloc[0] == 32 * 2 * 8, "elements per GPU, of 2 bytes, 8 of them"
     assert "rounded to 10" in gathers.attrs["quality"][0]["what"]
-    reduces = load.collective_times(real_data("profiles-h100") / "network-allreduce-H100-8.csv")
+    reduces = _kernel_times.collective_times(
+        real_data("profiles-h100") / "network-allreduce-H100-8.csv"
+    )
     assert reduces["size_bytes"].iloc[0] == 32 * 2
-    vidur = load.collective_times(
+    vidur = _kernel_times.collective_times(
         real_data("profiles-h100-llama2") / "all_reduce.csv", gpus=["H100"]
     )
     assert set(vidur["rank_count"]) == {2, 4, 8}
     last = vidur[vidur["rank_count"] == 8].sort_values("size_bytes").iloc[-1]
     assert last["size_bytes"] / last["dur_ns"] * 1.75 < 450, "no more than the link carries"
-    vtrain = load.collective_times(
+    vtrain = _kernel_times.collective_times(
         real_data("iterations-vtrain") / "AR_GPU8_1M_1024M_LUT", gpus=["A100"]
     )
     assert vtrain.iloc[0][["size_bytes", "dur_ns", "rank_count"]].tolist() == [1 << 20, 92_790, 8]
@@ -97,10 +101,10 @@ def write(folder, text, name="times.csv"):
 
 def test_own_files_are_read_in_any_unit(tmp_path):
     text = "gpu,dtype,m,n,k,latency\nX,fp8,1,2,3,0.5\n"
-    times = load.gemm_times(write(tmp_path, text), dtypes=None)
+    times = gemm_times(write(tmp_path, text), dtypes=None)
     assert times["dur_ns"].tolist() == [500_000]
     text = "m_count,n_count,k_count,time_us\n1,2,3,7\n1,2,3,9\n"
-    times = load.gemm_times(write(tmp_path, text), gpus=["X"])
+    times = gemm_times(write(tmp_path, text), gpus=["X"])
     assert times[["gpu", "dtype", "dur_ns"]].to_numpy().tolist() == [
         ["X", "bfloat16", 7_000],
         ["X", "bfloat16", 9_000],
@@ -109,7 +113,7 @@ def test_own_files_are_read_in_any_unit(tmp_path):
         "the same was measured before; analyses take the median"
     ]
     text = "collective,rank_count,size_bytes,dur_ns,gpu\nAllReduce,8,64,5,X\n"
-    times = load.collective_times(write(tmp_path, text))
+    times = _kernel_times.collective_times(write(tmp_path, text))
     assert times[["collective", "node_count", "dtype"]].iloc[0].tolist() == [
         "all-reduce", 1, "not told",
     ]  # fmt: skip
@@ -119,7 +123,7 @@ def test_own_files_are_read_in_any_unit(tmp_path):
 def test_a_time_that_is_none_is_named_with_its_row(tmp_path, value):
     text = f"gpu,dtype,m,n,k,latency\nX,bfloat16,1,2,3,1\nX,bfloat16,1,2,3,{value}\n"
     with pytest.raises(LoadError, match=r"'latency': 1 times are not a number above 0.* in row 1"):
-        load.gemm_times(write(tmp_path, text))
+        gemm_times(write(tmp_path, text))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +138,7 @@ def test_a_time_that_is_none_is_named_with_its_row(tmp_path, value):
 )
 def test_products_that_cannot_be_read_say_why(tmp_path, text, message):
     with pytest.raises(LoadError, match=message):
-        load.gemm_times(write(tmp_path, text))
+        gemm_times(write(tmp_path, text))
 
 
 @pytest.mark.parametrize(
@@ -160,11 +164,11 @@ def test_products_that_cannot_be_read_say_why(tmp_path, text, message):
 )
 def test_collectives_that_cannot_be_read_say_why(tmp_path, text, message):
     with pytest.raises(LoadError, match=message):
-        load.collective_times(write(tmp_path, text), gpus=["X"])
+        _kernel_times.collective_times(write(tmp_path, text), gpus=["X"])
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    for read in (load.gemm_times, load.collective_times):
+    for read in (gemm_times, _kernel_times.collective_times):
         with pytest.raises(FileNotFoundError, match="there is no such file"):
             read(tmp_path / "none.csv")
 
@@ -172,4 +176,4 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 def test_a_column_that_is_there_twice_is_refused(tmp_path):
     text = "gpu,dtype,m,n,k,m,latency\nX,fp8,1,2,3,9,0.5\n"
     with pytest.raises(LoadError, match=r"columns \['m'\] occur twice"):
-        load.gemm_times(write(tmp_path, text), dtypes=None)
+        gemm_times(write(tmp_path, text), dtypes=None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from claims._tables import JOB_HELD_OUT
 from workbench.analyze._imbalance.jobs.arranged import arranged
 from workbench.analyze._imbalance.packers import is_whole
 from workbench.errors import PerformanceModelError
-from workbench.tables import JOB_HELD_OUT
 
 
 def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) -> pd.DataFrame:
@@ -26,7 +26,7 @@ def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.JOB_HELD_OUT`: ``method``, ``split_count``,
+        Table :data:`claims._tables.JOB_HELD_OUT`: ``method``, ``split_count``,
         ``error_ratio``, ``absolute_error_ratio`` and ``largest_error_ratio``.
 
     Raises

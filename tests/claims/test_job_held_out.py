@@ -2,9 +2,10 @@
 
 import pytest
 
-from workbench import analyze, load, simulate
+from claims._job_held_out import job_held_out
+from claims._tables import JOB_HELD_OUT
+from workbench import load, simulate
 from workbench.errors import PerformanceModelError
-from workbench.tables import JOB_HELD_OUT
 
 # Data-parallel ranks, stages, micro-batches, steps.
 SHAPE = (3, 4, 8, 12)
@@ -23,7 +24,7 @@ def real(real_data, request):
 
 @pytest.mark.oracle
 def test_real_jobs_are_replayed_and_predicted_within_a_few_per_cent(real):
-    table = JOB_HELD_OUT.check(analyze.job_held_out(real)).set_index("method")
+    table = JOB_HELD_OUT.check(job_held_out(real)).set_index("method")
     errors = table["absolute_error_ratio"]
     assert errors["own step"] <= 0.02
     assert table.loc["own step", "error_ratio"] < 0, "launch delays are lost"
@@ -34,12 +35,12 @@ def test_real_jobs_are_replayed_and_predicted_within_a_few_per_cent(real):
 @pytest.mark.oracle
 def test_mean_durations_are_far_too_short_where_work_varies(real_data):
     operations = load.job_operations(real_data("stragglers-bytedance") / "trace-SE.parquet")
-    table = analyze.job_held_out(operations).set_index("method")
+    table = job_held_out(operations).set_index("method")
     assert -0.27 < table.loc["mean durations", "error_ratio"] < -0.18
 
 
 def test_half_of_one_step_is_refused(job):
     with pytest.raises(PerformanceModelError, match="1 steps in 100 splits"):
-        analyze.job_held_out(job[job["step"] == job["step"].min()])
+        job_held_out(job[job["step"] == job["step"].min()])
     with pytest.raises(PerformanceModelError, match="at least 1 split"):
-        analyze.job_held_out(job, splits=0)
+        job_held_out(job, splits=0)

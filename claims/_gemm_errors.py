@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from claims._tables import GEMM_TIMES, KERNEL_MODEL_ERRORS
 from workbench._shared.numbers import Floats
 from workbench.analyze._perfmodel.kernel_models.hardware import (
     DTYPES,
@@ -16,7 +17,6 @@ from workbench.analyze._perfmodel.kernel_models.hardware import (
     peak_of,
 )
 from workbench.errors import PerformanceModelError
-from workbench.tables import GEMM_TIMES, KERNEL_MODEL_ERRORS
 
 SHAPE = ["m_count", "n_count", "k_count"]
 
@@ -34,7 +34,7 @@ def gemm_errors(
     Parameters
     ----------
     times
-        Table :data:`workbench.tables.GEMM_TIMES`.
+        Table :data:`claims._tables.GEMM_TIMES`.
     leave_out
         ``"n,k"``: every (n, k) is predicted from other (n, k) alone, in folds;
         ``"largest"``: the tenth with most FLOPs is predicted from the smaller ones.
@@ -44,7 +44,7 @@ def gemm_errors(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.KERNEL_MODEL_ERRORS`: per GPU, type, model (roofline,
+        Table :data:`claims._tables.KERNEL_MODEL_ERRORS`: per GPU, type, model (roofline,
         analytic, hybrid) and class of shapes (all, training, one per decade of FLOPs). Without
         scikit-learn there is no hybrid.
 

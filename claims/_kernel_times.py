@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from claims._tables import COLLECTIVE_TIMES, GEMM_TIMES
 from workbench.errors import LoadError, MissingExtraError
 from workbench.load._files import tables as plain
 from workbench.load._files.tables import as_floats, read_csv, read_parquet, without_cut_row
-from workbench.tables import COLLECTIVE_TIMES, GEMM_TIMES, QUALITY, Table
+from workbench.tables import QUALITY, Table
 
 _GEMM_NAMES = {f"{letter}_count": (f"{letter}_count", letter) for letter in "mnk"}
 
@@ -49,7 +50,7 @@ def gemm_times(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.GEMM_TIMES`. ``attrs["quality"]`` has rows of
+        Table :data:`claims._tables.GEMM_TIMES`. ``attrs["quality"]`` has rows of
         :data:`workbench.tables.QUALITY`: what was dropped or repeats.
 
     Raises
@@ -107,7 +108,7 @@ def collective_times(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.COLLECTIVE_TIMES`. ``attrs["quality"]`` has rows of
+        Table :data:`claims._tables.COLLECTIVE_TIMES`. ``attrs["quality"]`` has rows of
         :data:`workbench.tables.QUALITY`: what was dropped, repeats or is coarse.
 
     Raises

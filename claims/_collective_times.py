@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from claims._tables import COLLECTIVE_MODEL, COLLECTIVE_TIMES
 from workbench._shared.numbers import Floats
 from workbench.analyze._lib.rows import bus_factor
 from workbench.errors import PerformanceModelError
-from workbench.tables import COLLECTIVE_MODEL, COLLECTIVE_TIMES
 
 KEY = ["gpu", "collective", "rank_count", "node_count"]
 Key = tuple[str, str, int, int]
@@ -25,12 +25,12 @@ def collective_times(times: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     times
-        Table :data:`workbench.tables.COLLECTIVE_TIMES`.
+        Table :data:`claims._tables.COLLECTIVE_TIMES`.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.COLLECTIVE_MODEL`, one row per kind and size; repeats and
+        Table :data:`claims._tables.COLLECTIVE_MODEL`, one row per kind and size; repeats and
         element types count as their median.
 
     Raises

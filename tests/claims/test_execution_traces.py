@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims._execution_traces import execution_traces
 from tests.load.traces.chakra.chakra_files import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -27,7 +28,7 @@ SMALL = ModelShape(layers=3, hidden=64, heads=4, vocabulary=256, name="small")
 
 
 def written(tmp_path, layout, shape=SMALL, **options):
-    files = load.write_chakra(analyze.execution_traces(shape, layout, **options), tmp_path / "job")
+    files = load.write_chakra(execution_traces(shape, layout, **options), tmp_path / "job")
     assert files.quality.empty
     return {int(path.name.split(".")[-2]): nodes_of(path) for path in files}, files
 
@@ -159,7 +160,7 @@ def test_nodes_add_up_to_the_planner_s_compute_and_optimizer():
     for more in ({}, {"flash_attention": True}, {"recompute": "full"}, {"recompute": "selective"}):
         layout = Layout(tensor=2, data=2, global_batch=8, sequence=2048, sharding="zero1", **more)
         shape = ModelShape(layers=6, hidden=2048, heads=16, kv_heads=4, ffn=5632, gated=True)
-        nodes = analyze.execution_traces(shape, layout, gpu="A100").nodes
+        nodes = execution_traces(shape, layout, gpu="A100").nodes
         own = nodes[nodes["rank"] == 0]
         is_optimizer = own["name"] == "optimizer"
         planned = (
@@ -195,7 +196,7 @@ def test_collectives_and_messages_have_the_attributes_that_simulators_read(tmp_p
 
 
 def test_what_is_read_again_is_what_was_made_and_says_that_it_is_synthetic(tmp_path):
-    trace = analyze.execution_traces(SMALL, Layout(tensor=2, pipeline=2, global_batch=4))
+    trace = execution_traces(SMALL, Layout(tensor=2, pipeline=2, global_batch=4))
     assert trace.is_synthetic
     load.write_chakra(trace, tmp_path / "job")
     again = load.traces(tmp_path, progress=False)
@@ -222,4 +223,4 @@ def test_what_is_read_again_is_what_was_made_and_says_that_it_is_synthetic(tmp_p
 )
 def test_what_cannot_be_laid_out_is_refused_with_its_reason(shape, layout, message):
     with pytest.raises(PerformanceModelError, match=message):
-        analyze.execution_traces(replace(SMALL, **shape), Layout(**layout))
+        execution_traces(replace(SMALL, **shape), Layout(**layout))

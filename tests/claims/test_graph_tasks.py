@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from claims._graph_tasks import chakra_nodes, graph_tasks
+from claims._tables import TASK_EDGES, TASKS
 from workbench import analyze, load
-from workbench.tables import TASK_EDGES, TASKS
 
 COMPILES_ONCE = settings(suppress_health_check=[HealthCheck.too_slow])
 REAL = [
@@ -20,7 +21,7 @@ def test_tasks_take_as_long_as_the_graph_they_come_from(make_events, traces, tas
     def hold(rows):
         events = make_events(*rows)
         graph = analyze.execution_graph(events)
-        end = task_ends(analyze.graph_tasks(events, graph)).max()
+        end = task_ends(graph_tasks(events, graph)).max()
         work = analyze.replay(graph)[graph.gpu_start + 1].max()
         assert work <= end <= analyze.replay(graph).max()
 
@@ -34,11 +35,11 @@ def test_real_graphs_survive_as_tasks_and_as_chakra_files(
 ):
     events = real_events(dataset, file)
     graph = analyze.execution_graph(events)
-    result = analyze.graph_tasks(events, graph)
+    result = graph_tasks(events, graph)
     TASKS.check(result.tasks)
     TASK_EDGES.check(result.edges)
     assert task_ends(result).max() == pytest.approx(analyze.replay(graph).max(), rel=2e-4)
-    nodes, dependencies = analyze.chakra_nodes(events, result.tasks, result.edges)
+    nodes, dependencies = chakra_nodes(events, result.tasks, result.edges)
     (path,) = load.write_chakra((nodes, dependencies), tmp_path / "graph")
     read = load.traces(path, progress=False)
     assert len(read.nodes) == len(result.tasks)
@@ -52,7 +53,7 @@ def test_ranks_wait_for_each_other_in_tasks_as_they_do_in_the_graph(dlrm, fleet_
     for path in (dlrm, fleet_demo):
         events = load.traces(path, progress=False).events
         graph = analyze.execution_graph(events, collectives=analyze.collectives(events))
-        result = analyze.graph_tasks(events, graph)
+        result = graph_tasks(events, graph)
         assert task_ends(result).max() == analyze.replay(graph).max()
         kernels = events.index[(events["kind"] == "communication").to_numpy()]
         work = result.tasks[result.tasks["stream"].notna()]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench import load
+from claims._iterations import iterations
 from workbench.errors import LoadError
 from workbench.tables import ITERATIONS
 
@@ -30,7 +30,7 @@ def write(tmp_path):
     ],
 )
 def test_reads_both_files_of_vtrain_byte_order_mark_and_all(real_data, name, rows, least, most):
-    table = ITERATIONS.check(load.iterations(real_data("iterations-vtrain") / name))
+    table = ITERATIONS.check(iterations(real_data("iterations-vtrain") / name))
     assert len(table) == rows
     assert (table["dur_ns"].min(), table["dur_ns"].max()) == (least, most)
     assert table["doubt"].isin(["", "measured more than once"]).all()
@@ -38,11 +38,11 @@ def test_reads_both_files_of_vtrain_byte_order_mark_and_all(real_data, name, row
 
 
 def test_reads_own_columns_and_takes_the_others_as_usual(write):
-    row = load.iterations(write(ROW), gpu="H100", recompute="none").iloc[0]
+    row = iterations(write(ROW), gpu="H100", recompute="none").iloc[0]
     assert row["dur_ns"] == 372_160_408
     assert (row["ffn"], row["head_width"], row["gpu"]) == (4096, 64, "H100")
     head = f"{HEAD},gpu,recompute,is_gated,model,ffn"
-    row = load.iterations(write(f"{ROW},A100,full,yes,tiny,2048", head=head)).iloc[0]
+    row = iterations(write(f"{ROW},A100,full,yes,tiny,2048", head=head)).iloc[0]
     assert (row["gpu"], row["recompute"], row["model"]) == ("A100", "full", "tiny")
     assert row["is_gated"]
     assert row["ffn"] == 2048
@@ -58,7 +58,7 @@ def test_reads_own_columns_and_takes_the_others_as_usual(write):
     ],
 )
 def test_rows_that_contradict_themselves_say_so(write, row, doubt):
-    table = load.iterations(write(ROW, row))
+    table = iterations(write(ROW, row))
     assert table["doubt"].tolist() == ["", doubt]
 
 
@@ -75,21 +75,21 @@ def test_rows_that_contradict_themselves_say_so(write, row, doubt):
 )
 def test_values_that_are_none_are_refused_with_file_line_and_column(write, cells, words):
     with pytest.raises(LoadError, match=rf"times.csv, {words}"):
-        load.iterations(write(ROW, cells))
+        iterations(write(ROW, cells))
 
 
 def test_other_tables_and_words_are_refused(write, tmp_path):
     with pytest.raises(LoadError, match=r"no column \['gpu_count \(or # GPUs\)'"):
-        load.iterations(write("1,2", head="a,b"))
+        iterations(write("1,2", head="a,b"))
     with pytest.raises(LoadError, match=r"columns \['hidden'\] occur twice"):
-        load.iterations(write(f"{ROW},1", head=f"{HEAD},hidden"))
+        iterations(write(f"{ROW},1", head=f"{HEAD},hidden"))
     with pytest.raises(LoadError, match="recompute is 'some', not one of"):
-        load.iterations(write(f"{ROW},some", head=f"{HEAD},recompute"))
+        iterations(write(f"{ROW},some", head=f"{HEAD},recompute"))
     with pytest.raises(LoadError, match="is_gated is 'maybe', not yes or no"):
-        load.iterations(write(f"{ROW},maybe", head=f"{HEAD},is_gated"))
+        iterations(write(f"{ROW},maybe", head=f"{HEAD},is_gated"))
     with pytest.raises(FileNotFoundError, match="there is no such file"):
-        load.iterations(tmp_path / "absent.csv")
+        iterations(tmp_path / "absent.csv")
 
 
 def test_a_file_without_rows_is_an_empty_table(write):
-    assert load.iterations(write()).empty
+    assert iterations(write()).empty

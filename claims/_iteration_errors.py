@@ -7,12 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from claims._tables import ITERATION_ERRORS
 from workbench._shared.numbers import whole_number
 from workbench.analyze._perfmodel.layouts.closed_form import in_words
 from workbench.analyze._perfmodel.layouts.iteration_model import Residual, iteration_model
 from workbench.analyze._perfmodel.layouts.model_shape import GpuType
 from workbench.errors import PerformanceModelError
-from workbench.tables import ITERATION_ERRORS, ITERATIONS, PREDICTED_ITERATIONS
+from workbench.tables import ITERATIONS, PREDICTED_ITERATIONS
 
 
 def iteration_errors(
@@ -33,7 +34,7 @@ def iteration_errors(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.ITERATION_ERRORS`, in the same order.
+        Table :data:`claims._tables.ITERATION_ERRORS`, in the same order.
 
     Raises
     ------
@@ -93,7 +94,7 @@ def cross_validated(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.ITERATION_ERRORS`, the held-out rows in their order;
+        Table :data:`claims._tables.ITERATION_ERRORS`, the held-out rows in their order;
         ``group`` names what was held out together.
 
     Raises

@@ -71,7 +71,7 @@ def execution_traces(shape: ModelShape, layout: Layout, *, gpu: str | GpuType = 
     * stages run 1F1B and send 2 b s h bytes: 2 (p - 1) m messages per column of stages;
     * gradients and weights have 2 bytes: all ranks of a replica together reduce 2 P bytes.
 
-    Times are those of the closed form (:func:`iteration_model`) with its assumed constants: the
+    Times are those of the closed form of :func:`workbench.analyze.assumed_model`: the
     nodes of a stage add up to its ``compute`` and, but for the embedding that it counts on every
     stage, to its ``optimizer``. Left out, as there: embedding
     look-up and its collectives, the loss, clipping. Nothing overlaps but messages; a tied output

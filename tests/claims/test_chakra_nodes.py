@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from claims._graph_tasks import chakra_nodes
+from claims._tables import TASK_EDGES, TASKS
 from tests.plot.conftest import build
-from workbench import analyze, load, tables
+from workbench import load, tables
 from workbench.errors import PerformanceModelError
 
 
@@ -27,9 +29,7 @@ def test_profiler_work_becomes_nodes_with_collectives_and_sizes(tmp_path):
          "thread": ["1", None, None]}
     )  # fmt: skip
     edges = pd.DataFrame({"src": [0, 1], "dst": [1, 2], "kind": "launch", "is_inferred": False})
-    nodes, needed = analyze.chakra_nodes(
-        events, tables.TASKS.cast(tasks), tables.TASK_EDGES.cast(edges)
-    )
+    nodes, needed = chakra_nodes(events, TASKS.cast(tasks), TASK_EDGES.cast(edges))
     assert nodes["type"].tolist() == ["COMP_NODE", "COMP_NODE", "COMM_COLL_NODE"]
     assert nodes["size_bytes"].iloc[2] == 40
     assert nodes["collective"].iloc[2] == "all_reduce"
@@ -39,4 +39,4 @@ def test_profiler_work_becomes_nodes_with_collectives_and_sizes(tmp_path):
     assert back.nodes["dur_ns"].tolist() == [9, 5, 6]
     assert back.nodes["group"].iloc[2] == "dp"
     with pytest.raises(PerformanceModelError, match="edges are of tasks that do not exist"):
-        analyze.chakra_nodes(events, tables.TASKS.cast(tasks[:1]), tables.TASK_EDGES.cast(edges))
+        chakra_nodes(events, TASKS.cast(tasks[:1]), TASK_EDGES.cast(edges))

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claims._layout_what_if import layout_what_if
+from claims._tables import LAYOUT_WHAT_IF
 from workbench import analyze
 from workbench.analyze import Layout, ModelShape
 from workbench.errors import PerformanceModelError, WorkbenchError
-from workbench.tables import CONFIGURATIONS, LAYOUT_WHAT_IF, STEP_BREAKDOWN
+from workbench.tables import CONFIGURATIONS, STEP_BREAKDOWN
 
 MS = 1_000_000
 PARTS = ["compute", "communication", "bubble", "other", "idle"]
@@ -48,7 +50,7 @@ row = st.tuples(*(st.integers(low, high) for low, high in ((5, 2_000), (0, 5), (
 def test_the_same_configuration_gives_the_measured_steps(rows, sizes, scale):
     measured = steps(*((*components, idle) for components, idle in rows), ranks=scale)
     now = job(**sizes)
-    predicted = analyze.layout_what_if(measured, now, now).iloc[0]
+    predicted = layout_what_if(measured, now, now).iloc[0]
     assert predicted["dur_ns"] == predicted["measured_ns"] == int(measured["dur_ns"].median())
     assert predicted[BASES].tolist() == ["measured"] * 5
     assert predicted["throughput_ratio"] == 1
@@ -64,7 +66,7 @@ def test_the_same_configuration_gives_the_measured_steps(rows, sizes, scale):
 )  # fmt: skip
 def test_parts_add_up_and_what_is_hidden_is_within_compute(gpu, **sizes):
     wanted = job(gpu=gpu, **sizes)
-    table = analyze.layout_what_if(ONE, job(), wanted)
+    table = layout_what_if(ONE, job(), wanted)
     predicted = LAYOUT_WHAT_IF.check(table).iloc[0]
     assert predicted[[f"{component}_ns" for component in PARTS]].sum() == predicted["dur_ns"]
     assert predicted["overlap_ns"] <= predicted["compute_ns"]
@@ -72,7 +74,7 @@ def test_parts_add_up_and_what_is_hidden_is_within_compute(gpu, **sizes):
 
 
 def test_twice_the_layers_take_twice_the_compute():
-    predicted = analyze.layout_what_if(ONE, job(), job(layers=48)).iloc[0]
+    predicted = layout_what_if(ONE, job(), job(layers=48)).iloc[0]
     assert predicted["compute_ns"] == pytest.approx(2_000 * MS, rel=1e-3)
     assert predicted["compute_basis"] == "scaled"
     assert predicted["communication_basis"] == "scaled"
@@ -83,11 +85,11 @@ def test_more_tensor_parallelism_has_less_compute_and_more_communication():
     alone = {"pipeline": 1, "data": 1}
     wanted = pd.concat([job(tensor=item, **alone) for item in (2, 4, 8)])
     measured = steps((1_000, 0, 100, 0, 0))
-    predicted = analyze.layout_what_if(measured, job(tensor=2, **alone), wanted)
+    predicted = layout_what_if(measured, job(tensor=2, **alone), wanted)
     assert predicted["compute_ns"].is_monotonic_decreasing
     assert predicted["communication_ns"].is_monotonic_increasing
     assert predicted["communication_basis"].tolist() == ["measured", "scaled", "scaled"]
-    predicted = analyze.layout_what_if(measured, job(tensor=1), job(tensor=2)).iloc[0]
+    predicted = layout_what_if(measured, job(tensor=1), job(tensor=2)).iloc[0]
     assert predicted["communication_basis"] == "modelled"
     assert "is modelled, not hidden: tensor" in predicted["doubt"]
 
@@ -95,7 +97,7 @@ def test_more_tensor_parallelism_has_less_compute_and_more_communication():
 def test_a_pipeline_that_the_trace_has_not_is_modelled_in_proportion_to_compute():
     now = job(pipeline=1, data=8)
     predicted, twice = (
-        analyze.layout_what_if(steps((ms, 0, 0, 0, 0)), now, job()).iloc[0] for ms in (500, 1_000)
+        layout_what_if(steps((ms, 0, 0, 0, 0)), now, job()).iloc[0] for ms in (500, 1_000)
     )
     assert predicted["bubble_basis"] == "modelled"
     assert twice["bubble_ns"] == pytest.approx(2 * predicted["bubble_ns"], abs=2)
@@ -105,7 +107,7 @@ def test_a_pipeline_that_the_trace_has_not_is_modelled_in_proportion_to_compute(
 
 
 def test_the_bubble_is_no_longer_than_what_waits():
-    predicted = analyze.layout_what_if(steps((1_000, 0, 3, 0, 4)), job(), job()).iloc[0]
+    predicted = layout_what_if(steps((1_000, 0, 3, 0, 4)), job(), job()).iloc[0]
     assert predicted["bubble_ns"] == 7 * MS
     assert predicted["idle_ns"] == predicted["communication_ns"] == 0
     assert "one rank only: the closed form separates the bubble" in predicted["doubt"]
@@ -114,7 +116,7 @@ def test_the_bubble_is_no_longer_than_what_waits():
 def test_the_hidden_share_of_communication_stays():
     # Stays exposed: no pipeline, no bubble.
     now, then = job(pipeline=1), job(pipeline=1, sharding="fsdp")
-    predicted = analyze.layout_what_if(steps((1_000, 90, 10, 0, 0)), now, then).iloc[0]
+    predicted = layout_what_if(steps((1_000, 90, 10, 0, 0)), now, then).iloc[0]
     share = predicted["overlap_ns"] / (predicted["overlap_ns"] + predicted["communication_ns"])
     assert share == pytest.approx(0.9) or predicted["overlap_ns"] == predicted["compute_ns"]
     assert predicted["communication_basis"] == "scaled"
@@ -122,14 +124,14 @@ def test_the_hidden_share_of_communication_stays():
 
 def test_host_time_stays_unless_layers_or_micro_batches_change():
     now = job(pipeline=1)
-    assumed = analyze.layout_what_if(steps((1_000, 0, 0, 0, 300)), now, job(pipeline=1, layers=48))
+    assumed = layout_what_if(steps((1_000, 0, 0, 0, 300)), now, job(pipeline=1, layers=48))
     assert 300 * MS < assumed["idle_ns"].iloc[0] <= 600 * MS
-    same = analyze.layout_what_if(steps((1_000, 0, 0, 0, 300)), now, now)
+    same = layout_what_if(steps((1_000, 0, 0, 0, 300)), now, now)
     assert same["idle_ns"].iloc[0] == 300 * MS
 
 
 def test_twice_the_replicas_train_nearly_twice_as_fast():
-    predicted = analyze.layout_what_if(ONE, job(), job(data=8, global_batch=128)).iloc[0]
+    predicted = layout_what_if(ONE, job(), job(data=8, global_batch=128)).iloc[0]
     assert 1.5 < predicted["throughput_ratio"] <= 2
     assert predicted["change"] == "GPUs 16 → 32, DP 4 → 8, batch 64 → 128"
     assert "32 GPUs, the trace has 16" in predicted["doubt"]
@@ -137,17 +139,17 @@ def test_twice_the_replicas_train_nearly_twice_as_fast():
 
 def test_nine_steps_have_an_interval_and_eight_have_none():
     rows = [(1_000 + number, 0, 100, 0, 0) for number in range(9)]
-    predicted = analyze.layout_what_if(steps(*rows), job(), job()).iloc[0]
+    predicted = layout_what_if(steps(*rows), job(), job()).iloc[0]
     assert (predicted["low_ns"], predicted["high_ns"]) == (1_100 * MS, 1_108 * MS)
-    eight = analyze.layout_what_if(steps(*rows[:8]), job(), job()).iloc[0]
+    eight = layout_what_if(steps(*rows[:8]), job(), job()).iloc[0]
     assert pd.isna(eight["low_ns"])
     assert "8 steps are too few for an interval that holds 80% of them" in eight["doubt"]
-    half = analyze.layout_what_if(steps(*rows[:3]), job(), job(), confidence_level=0.5).iloc[0]
+    half = layout_what_if(steps(*rows[:3]), job(), job(), confidence_level=0.5).iloc[0]
     assert (half["low_ns"], half["high_ns"]) == (1_100 * MS, 1_102 * MS)
 
 
 def test_another_gpu_and_assumed_constants_are_in_doubt():
-    predicted = analyze.layout_what_if(ONE, job(), job(gpu="A100")).iloc[0]
+    predicted = layout_what_if(ONE, job(), job(gpu="A100")).iloc[0]
     assert "GPU A100, the trace is of H100" in predicted["doubt"]
     assert "constants assumed" in predicted["doubt"]
     assert predicted["compute_ns"] > 1_000 * MS
@@ -155,9 +157,7 @@ def test_another_gpu_and_assumed_constants_are_in_doubt():
 
 def test_communication_without_a_reason_keeps_its_time():
     now = job(tensor=1, pipeline=1, data=1)
-    predicted = analyze.layout_what_if(
-        steps((1_000, 0, 50, 0, 0)), now, job(data=8, pipeline=1)
-    ).iloc[0]
+    predicted = layout_what_if(steps((1_000, 0, 50, 0, 0)), now, job(data=8, pipeline=1)).iloc[0]
     assert predicted["communication_ns"] > 50 * MS
     assert "the trace has some: it stays" in predicted["doubt"]
 
@@ -166,13 +166,13 @@ def test_a_calibrated_model_is_used():
     now = job()
     measured = now.assign(dur_ns=int(ONE["dur_ns"].iloc[0]), source="a trace", doubt="")
     model = analyze.calibrated_to(analyze.assumed_model(), measured)
-    predicted = analyze.layout_what_if(ONE, now, job(tensor=4, data=2), model=model).iloc[0]
+    predicted = layout_what_if(ONE, now, job(tensor=4, data=2), model=model).iloc[0]
     assert "the model alone takes" not in predicted["doubt"]
     assert "calibrated on 1 row only" in predicted["doubt"]
 
 
 def test_nothing_asked_has_no_answer():
-    assert analyze.layout_what_if(ONE, job(), CONFIGURATIONS.empty()).empty
+    assert layout_what_if(ONE, job(), CONFIGURATIONS.empty()).empty
 
 
 @pytest.mark.parametrize(
@@ -187,13 +187,13 @@ def test_nothing_asked_has_no_answer():
 )
 def test_what_no_job_can_be_is_refused(wrong, match):
     with pytest.raises(PerformanceModelError, match=match):
-        analyze.layout_what_if(ONE, job(), job().assign(**wrong))
+        layout_what_if(ONE, job(), job().assign(**wrong))
 
 
 def test_a_trace_has_steps_and_one_configuration():
     with pytest.raises(PerformanceModelError, match="there is no step to scale"):
-        analyze.layout_what_if(STEP_BREAKDOWN.empty(), job(), job())
+        layout_what_if(STEP_BREAKDOWN.empty(), job(), job())
     with pytest.raises(PerformanceModelError, match="now has 2 rows"):
-        analyze.layout_what_if(ONE, pd.concat([job(), job()]), job())
+        layout_what_if(ONE, pd.concat([job(), job()]), job())
     with pytest.raises(WorkbenchError, match="confidence_level"):
-        analyze.layout_what_if(ONE, job(), job(), confidence_level=80)
+        layout_what_if(ONE, job(), job(), confidence_level=80)

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from claims._tables import LAYOUT_WHAT_IF
 from workbench._shared.numbers import Flags, share_between
 from workbench.analyze._perfmodel.layouts.closed_form import Array, columns, flops
 from workbench.analyze._perfmodel.layouts.iteration_model import IterationModel, assumed_model
 from workbench.analyze._perfmodel.layouts.layout import LAYOUT_COLUMNS, Layout
 from workbench.analyze._perfmodel.layouts.model_shape import SHAPE_COLUMNS, GpuType, ModelShape
 from workbench.errors import PerformanceModelError
-from workbench.tables import CONFIGURATIONS, LAYOUT_WHAT_IF, STEP_BREAKDOWN
+from workbench.tables import CONFIGURATIONS, STEP_BREAKDOWN
 
 _FAR = 0.25  # from which on the closed form's own error on the trace is told
 
@@ -55,7 +56,7 @@ def layout_what_if(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.LAYOUT_WHAT_IF`, one row per configuration requested, in
+        Table :data:`claims._tables.LAYOUT_WHAT_IF`, one row per configuration requested, in
         their order. compute + communication + bubble + other + idle = dur, exactly.
 
     Raises

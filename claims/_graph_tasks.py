@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from claims._tables import TASK_EDGES, TASKS, TaskGraph
 from workbench._shared.collective_names import OPERATIONS
 from workbench.analyze._lib.rows import (
     MISSING,
@@ -16,17 +17,7 @@ from workbench.analyze._lib.rows import (
     taken,
 )
 from workbench.errors import PerformanceModelError
-from workbench.tables import (
-    DEPENDENCIES,
-    EDGE_KINDS,
-    EVENTS,
-    NODES,
-    POINT_KINDS,
-    TASK_EDGES,
-    TASKS,
-    ExecutionGraph,
-    TaskGraph,
-)
+from workbench.tables import DEPENDENCIES, EDGE_KINDS, EVENTS, NODES, POINT_KINDS, ExecutionGraph
 
 _LANES = tuple(EDGE_KINDS.index(kind) for kind in ("GPU work", "CPU", "gap", "call"))
 _WORK, _CPU = _LANES[:2]
@@ -52,8 +43,8 @@ def graph_tasks(events: pd.DataFrame, graph: ExecutionGraph) -> TaskGraph:
     Returns
     -------
     TaskGraph
-        ``tasks`` (:data:`workbench.tables.TASKS`): GPU work, and the segments of a thread between
-        two moments that something depends on; ``edges`` (:data:`workbench.tables.TASK_EDGES`).
+        ``tasks`` (:data:`claims._tables.TASKS`): GPU work, and the segments of a thread between
+        two moments that something depends on; ``edges`` (:data:`claims._tables.TASK_EDGES`).
         :func:`chakra_nodes` makes an execution trace of them.
 
     Notes
@@ -187,7 +178,7 @@ def chakra_nodes(
     events
         Table :data:`workbench.tables.EVENTS`, of which the tasks are made.
     tasks, task_edges
-        Tables :data:`workbench.tables.TASKS` and :data:`workbench.tables.TASK_EDGES`.
+        Tables :data:`claims._tables.TASKS` and :data:`claims._tables.TASK_EDGES`.
 
     Returns
     -------

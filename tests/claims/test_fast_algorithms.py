@@ -2,7 +2,7 @@
 
 import pytest
 
-from workbench import load
+from claims._fast_algorithms import fast_algorithms, tensor_contractions
 from workbench.errors import LoadError
 
 PLAIN = "# 1 x 1 x 2\n1 1\n#\n1 0\n0 1\n#\n1 0\n0 1\n"
@@ -10,7 +10,7 @@ PLAIN = "# 1 x 1 x 2\n1 1\n#\n1 0\n0 1\n#\n1 0\n0 1\n"
 
 @pytest.mark.oracle
 def test_the_public_files_are_read_with_their_shapes(real_data):
-    table = load.fast_algorithms(real_data("fast-matmul"))
+    table = fast_algorithms(real_data("fast-matmul"))
     assert table["algorithm"].nunique() == 31
     parts = table.groupby("algorithm")[["m_part_count", "k_part_count", "n_part_count"]].first()
     for name, sizes in parts.iterrows():
@@ -21,7 +21,7 @@ def test_the_public_files_are_read_with_their_shapes(real_data):
 def test_fractions_are_numbers_and_zeros_have_no_row(tmp_path):
     path = tmp_path / "own"
     path.write_text(PLAIN.replace("1 1\n", "1/2 -1\n", 1))
-    table = load.fast_algorithms(path)
+    table = fast_algorithms(path)
     assert table["coefficient_ratio"].tolist() == [0.5, -1.0, 1.0, 1.0, 1.0, 1.0]
     assert table["operand"].tolist() == ["A", "A", "B", "B", "C", "C"]
     assert set(table["n_part_count"]) == {2}
@@ -43,23 +43,23 @@ def test_other_files_are_refused(text, message, tmp_path):
     path = tmp_path / "own"
     path.write_text(text)
     with pytest.raises(LoadError, match=message):
-        load.fast_algorithms(path)
+        fast_algorithms(path)
 
 
 def test_a_folder_without_coefficients_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
     with pytest.raises(LoadError, match="no file of coefficients"):
-        load.fast_algorithms(tmp_path)
+        fast_algorithms(tmp_path)
 
 
 @pytest.mark.oracle
 def test_contractions_are_folded_as_by_hand(real_data):
-    table = load.tensor_contractions(real_data("tensor-contractions") / "tcb.txt")
+    table = tensor_contractions(real_data("tensor-contractions") / "tcb.txt")
     sides = table[["m_count", "n_count", "k_count"]].to_numpy().tolist()
     assert sides[0] == sides[1] == [230_400, 480, 480]
     assert sides[2] == [5_136, 5_120, 5_136]
     assert sides[3:] == [[5_184] * 3] * 3
-    assert len(load.tensor_contractions(real_data("tensor-contractions") / "shape.txt")) == 11
+    assert len(tensor_contractions(real_data("tensor-contractions") / "shape.txt")) == 11
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_a_line_that_is_no_contraction_is_named(line, tmp_path):
     path = tmp_path / "own.txt"
     path.write_text(f"ab ac cb & a:8;b:9;c:10;\n\n{line}\n")
     with pytest.raises(LoadError, match=r"line 3: .* is not a contraction"):
-        load.tensor_contractions(path)
+        tensor_contractions(path)

@@ -1,1 +1,0 @@
-"""Load: execution graphs, replay and models of time."""
