@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from workbench.tables import CONFIGURATIONS, ITERATIONS, PREDICTED_ITERATIONS
+from workbench.tables import CONFIGURATIONS, INTERVAL_FUNNEL, ITERATIONS, PREDICTED_ITERATIONS
 from workbench.tables.table import Column, Table, columns, table
 
 RESULTS = table("""
@@ -384,3 +384,28 @@ BAND_SHARES = table("""
     nyquist_hz: float64 >=0 - half of the sampling frequency: nothing above it can be seen
     covered_share: float64 0..1 - cells used / cells there are
 """)
+
+INTERVAL_COVERAGE = Table(
+    "interval_coverage",
+    "One row per group, design and kind of interval: how often it covers the true value.",
+    {
+        **columns("""
+            group: str - component
+            design: str - uniform, stratified or two-phase
+            interval: str - clustered or independent
+            site_count: int64 >=1 - sites per repeat
+            input_count: int64 >=1 - inputs per site
+            repeat_count: int64 >=1 - repeats
+            truth: float64 0..1 - the exhaustive factor
+            covered_share: float64 0..1 - repeats whose interval holds it
+            relative_width_ratio: float64? >=0 - mean half width over the truth; missing if that is
+                0
+            relative_rmse_ratio: float64? >=0 - error of the estimate over the truth
+            confidence_level: float64 0..1 - confidence that the intervals claim
+        """),
+        **{
+            name: INTERVAL_FUNNEL.columns[name]
+            for name in ("average", "nan_policy", "criterion", "fault_model")
+        },
+    },
+)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from claims._interval_coverage import interval_coverage
 from claims.registry import Reading, beside_named, claim
 from workbench import analyze, datasets, load
 from workbench.simulate import injections as inject
@@ -64,9 +65,9 @@ def types() -> Iterator[Reading]:
 @claim(noun="pvf", name="intervals against the truth", source="300 samples of the shipped truth")
 def coverage() -> Iterator[Reading]:
     """Draw 300 samples of 1,000 sites, and count the intervals that cover the true value."""
-    table = analyze.interval_coverage(
-        _truth(), site_count=_SITES, repeat_count=_REPEATS, seed=1
-    ).set_index(["group", "design", "input_count", "interval"])["covered_share"]
+    table = interval_coverage(_truth(), site_count=_SITES, repeat_count=_REPEATS, seed=1).set_index(
+        ["group", "design", "input_count", "interval"]
+    )["covered_share"]
     inputs = int(_truth().campaign["input_count"].iloc[0])
     for group in ("top", "bottom"):
         for interval, words in (("clustered", "clustered"), ("independent", "independent-trials")):

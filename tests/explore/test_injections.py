@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from claims._interval_coverage import truth_sample
 from tests.analyze.conftest import injected, skewed_truth
 from workbench import analyze, explore
 from workbench._shared.fixed_injections import FixedInjections
@@ -21,7 +22,7 @@ def said(explorer):
 
 
 def test_results_that_are_kept_give_the_estimates_of_those_that_are_not():
-    given = analyze.truth_sample(skewed_truth(), 400, seed=3)
+    given = truth_sample(skewed_truth(), 400, seed=3)
     kept = FixedInjections.of(given)
     for average in ("bits", "tensors", "bits"):
         for policy in ("wrong", "ignore"):
@@ -118,7 +119,7 @@ def test_detector_tolerance_starts_where_no_alarm_is_false(title):
 
 
 def live(everything, **options):
-    start = analyze.truth_sample(everything, 400, seed=1, component="top")
+    start = truth_sample(everything, 400, seed=1, component="top")
     parts = [start.outcomes.iloc[at : at + 50] for at in range(0, 200, 50)]
     return explore.pvf_running(start, lambda: iter(parts), source="a truth", **options)
 
@@ -136,7 +137,7 @@ def test_pvf_running_starts_with_what_is_known_and_then_shows_what_is_injected(t
 
 
 def test_pvf_running_says_what_to_pass_if_there_is_nothing_to_inject(truth, title):
-    start = analyze.truth_sample(truth, 400, seed=1, component="top")
+    start = truth_sample(truth, 400, seed=1, component="top")
     explorer = explore.pvf_running(start)
     explorer.inject.click()
     explorer.thread.join()

@@ -174,10 +174,7 @@ from ._pvf.allocation import injection_allocation as injection_allocation, poole
 from ._pvf.running import detector_tolerance as detector_tolerance
 from ._pvf.estimates import pvf as pvf
 from ._pvf.views import pvf_exposure as pvf_exposure
-from ._pvf.interval_coverage import (
-    interval_coverage as interval_coverage,
-    interval_funnel as interval_funnel,
-)
+from ._pvf.interval_funnel import interval_funnel as interval_funnel
 from ._pvf.protection import pvf_mitigation as pvf_mitigation
 from ._pvf.views import outcome_shares as outcome_shares
 from ._pvf.cluster_intervals import proportion as proportion
@@ -187,7 +184,6 @@ from ._pvf.allocation import (
     injection_sample_sizes as injection_sample_sizes,
     sample_size_leveugle as sample_size_leveugle,
 )
-from ._pvf.interval_coverage import truth_sample as truth_sample
 from ._pvf.views import pvf_by_bit as pvf_by_bit, pvf_by_flips as pvf_by_flips
 
 # Performance models

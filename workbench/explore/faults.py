@@ -405,8 +405,7 @@ def pvf_running(
     Parameters
     ----------
     start
-        A campaign that is done, or one that ``analyze.truth_sample`` draws; shown until
-        something is injected.
+        A campaign that is done; shown until something is injected.
     chunks
         Makes an iterator that injects and gives the outcomes of one chunk after another, e.g.
         ``lambda: injections.running(model, inputs, faults, settings=settings)``. It is called
@@ -427,10 +426,9 @@ def pvf_running(
 
     Examples
     --------
-    >>> from workbench import analyze, datasets, load
-    >>> truth = load.exhaustive_injections(datasets.path("pvf-truth") / "dlrm.parquet")
-    >>> start = analyze.truth_sample(truth, 2_000, seed=1)
-    >>> explorer = pvf_running(start, source="pvf-truth", synthetic=True)
+    >>> from workbench import datasets, load
+    >>> start = load.injections(datasets.path("pvf-demo") / "lenet-weights")
+    >>> explorer = pvf_running(start, source="pvf-demo")
     >>> print(explorer.title())
     2,000 sites: 0.0634 % go wrong (0.0214 to 0.145 %), not yet good enough to stop
     """

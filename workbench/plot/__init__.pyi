@@ -105,10 +105,7 @@ from ._pvf.exposure import pvf_by_flips as pvf_by_flips
 from ._pvf.protection import detector_tolerance as detector_tolerance
 from ._pvf.estimates import pvf as pvf
 from ._pvf.exposure import pvf_exposure as pvf_exposure
-from ._pvf.sampling import (
-    interval_coverage as interval_coverage,
-    interval_funnel as interval_funnel,
-)
+from ._pvf.sampling import interval_funnel as interval_funnel
 from ._pvf.protection import pvf_mitigation as pvf_mitigation
 from ._pvf.sampling import outcome_shares as outcome_shares
 from ._pvf.protection import pvf_protection as pvf_protection

@@ -275,28 +275,6 @@ PVF_RUNNING = Table(
     },
 )
 
-INTERVAL_COVERAGE = Table(
-    "interval_coverage",
-    "One row per group, design and kind of interval: how often it covers the true value.",
-    {
-        **columns("""
-            group: str - component
-            design: str - uniform, stratified or two-phase
-            interval: str - clustered or independent
-            site_count: int64 >=1 - sites per repeat
-            input_count: int64 >=1 - inputs per site
-            repeat_count: int64 >=1 - repeats
-            truth: float64 0..1 - the exhaustive factor
-            covered_share: float64 0..1 - repeats whose interval holds it
-            relative_width_ratio: float64? >=0 - mean half width over the truth; missing if that is
-                0
-            relative_rmse_ratio: float64? >=0 - error of the estimate over the truth
-            confidence_level: float64 0..1 - confidence that the intervals claim
-        """),
-        **_RULES,
-    },
-)
-
 INTERVAL_FUNNEL = Table(
     "interval_funnel",
     "One row per group and look at a growing sample: the estimate, its intervals and the truth.",

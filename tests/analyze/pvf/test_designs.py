@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from claims._interval_coverage import interval_coverage, truth_sample
+from claims._tables import INTERVAL_COVERAGE
 from workbench import analyze
 from workbench.errors import InjectionError, WorkbenchError
 from workbench.tables import (
     CAMPAIGN,
     INJECTION_ALLOCATION,
     INJECTION_SAMPLE_SIZES,
-    INTERVAL_COVERAGE,
     INTERVAL_FUNNEL,
     PVF_RUNNING,
     ExhaustiveInjections,
@@ -24,7 +25,7 @@ FEW = settings(max_examples=10)
 
 
 def drawn(truth, count, **options):
-    return analyze.truth_sample(truth, count, **({"seed": 1} | options))
+    return truth_sample(truth, count, **({"seed": 1} | options))
 
 
 @pytest.mark.oracle
@@ -77,7 +78,7 @@ def test_several_errors_and_levels_give_the_rows_of_each_alone(truth):
 
 @pytest.fixture(scope="module")
 def coverage(truth):
-    return INTERVAL_COVERAGE.check(analyze.interval_coverage(truth, site_count=2000, seed=3))
+    return INTERVAL_COVERAGE.check(interval_coverage(truth, site_count=2000, seed=3))
 
 
 @pytest.mark.parametrize("component", ["top", "bottom"])
@@ -103,7 +104,7 @@ def test_a_pilot_by_bit_is_worth_many_uniform_sites(coverage):
 
 
 def test_coverage_needs_sites_enough_for_two_phases(truth):
-    table = analyze.interval_coverage(truth, site_count=100, repeat_count=5)
+    table = interval_coverage(truth, site_count=100, repeat_count=5)
     assert set(table["design"]) == {"uniform"}
 
 

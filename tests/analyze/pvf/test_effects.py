@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from claims._interval_coverage import truth_sample
 from workbench import analyze
 from workbench.errors import InjectionError, WorkbenchError
 from workbench.tables import (
@@ -78,7 +79,7 @@ def test_a_sample_does_not_judge_what_it_ranked(make_injections):
 
 
 def test_a_sample_that_ranks_well_comes_close_to_the_truth(truth):
-    sample = analyze.truth_sample(truth, 3000, component="top", seed=1)
+    sample = truth_sample(truth, 3000, component="top", seed=1)
     curve = protection(sample, unit="bits")["top"].iloc[1]
     exact = protection(truth, unit="bits")["top"].iloc[1]
     assert curve["last"] == exact["last"] == "bit 30"
@@ -254,7 +255,7 @@ def test_a_larger_tolerance_catches_less_and_cries_wolf_less():
 
 
 def test_bits_never_injected_are_not_zero(truth):
-    sample = analyze.truth_sample(truth, 60, component="top", seed=4)
+    sample = truth_sample(truth, 60, component="top", seed=4)
     table = PVF.check(analyze.pvf_by_bit(sample, rows="param"))
     mine = table[table["param"].str.startswith("top")]
     assert len(mine) == 64

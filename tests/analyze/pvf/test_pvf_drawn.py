@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from claims._interval_coverage import interval_coverage, truth_sample
 from workbench import analyze, datasets, load, plot
 from workbench.errors import InjectionError
 from workbench.tables import ExhaustiveInjections, Injections
@@ -56,7 +57,7 @@ def test_a_factor_is_that_of_what_its_label_says(shipped, data):
     params = data.draw(st.one_of(st.just(tensors), st.sets(st.sampled_from(tensors), min_size=1)))
     drawn = restricted(shipped, params, data.draw(BITS))
     size = data.draw(st.integers(1, 400).map(lambda n: min(n, len(drawn.sites))))
-    sample = analyze.truth_sample(drawn, size, seed=data.draw(st.integers(0, 99)))
+    sample = truth_sample(drawn, size, seed=data.draw(st.integers(0, 99)))
     table = analyze.pvf(sample, average="bits", confidence_level=1 - 1e-9)
     truth, whole = exact(drawn), exact(shipped)
     # A few sites of odd tensors can fit a layer of the same size, until each tensor is hit.
@@ -79,7 +80,7 @@ def test_a_factor_is_that_of_what_its_label_says(shipped, data):
 @settings(max_examples=15)
 @given(st.integers(0, 31), st.integers(40, 400), st.integers(0, 99))
 def test_faults_picked_out_of_a_sample_are_no_sample_of_the_whole(shipped, bit, size, seed):
-    sample = analyze.truth_sample(shipped, 32 * size, seed=seed)
+    sample = truth_sample(shipped, 32 * size, seed=seed)
     faults = sample.faults[sample.faults["bit"] == bit].reset_index(drop=True)
     outcomes = sample.outcomes[sample.outcomes["exp_id"].isin(faults["exp_id"])]
     picked = dataclasses.replace(sample, faults=faults, outcomes=outcomes.reset_index(drop=True))
@@ -91,7 +92,7 @@ def test_faults_picked_out_of_a_sample_are_no_sample_of_the_whole(shipped, bit, 
 
 
 def test_the_first_experiments_of_a_design_are_a_sample_of_the_whole(shipped):
-    sample = analyze.truth_sample(shipped, 1000, seed=1)
+    sample = truth_sample(shipped, 1000, seed=1)
     first = dataclasses.replace(
         sample, faults=sample.faults.iloc[:400], outcomes=sample.outcomes.iloc[:400]
     )
@@ -100,7 +101,7 @@ def test_the_first_experiments_of_a_design_are_a_sample_of_the_whole(shipped):
 
 def some(shipped, params=None, bits=None, size=400, **options):
     drawn = restricted(shipped, params or shipped.parameters["param"].tolist(), bits)
-    return analyze.truth_sample(drawn, size, seed=3, **options)
+    return truth_sample(drawn, size, seed=3, **options)
 
 
 TOP_0 = ["top.0.weight", "top.0.bias"]
@@ -140,9 +141,7 @@ def test_a_truth_of_some_bits_is_exact_for_these(shipped):
     table = analyze.pvf(restricted(shipped, TOP_0, [30]), average="bits")
     assert table["group"].tolist() == ["bit 30 of top.0 of top"]
     assert table["interval"].tolist() == ["exact"]
-    found = analyze.interval_coverage(
-        restricted(shipped, TOP_0, [30]), site_count=20, repeat_count=2
-    )
+    found = interval_coverage(restricted(shipped, TOP_0, [30]), site_count=20, repeat_count=2)
     assert set(found["group"]) == {"bit 30 of top.0 of top"}
 
 

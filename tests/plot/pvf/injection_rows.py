@@ -70,14 +70,6 @@ def interval_funnel(rank, n):
     }  # fmt: skip
 
 
-def interval_coverage(rank, n):
-    return AT_LEVEL | {
-        "group": f"{HOSTILE}{rank}", "design": HOSTILE, "site_count": 1_000 + n // 2,
-        "interval": ("clustered", "independent")[n % 2], "input_count": 1_000, "repeat_count": 300,
-        "truth": 0.01, "covered_share": 0.94 if n % 2 else 0.1,
-    }  # fmt: skip
-
-
 def pvf_running(_, n):
     return RULES | {
         "site_count": 500 * (n + 1), "pvf": 0.01, "low": 0.005 if n else None, "high": 0.02,

@@ -8,7 +8,6 @@ from workbench.errors import TableError
 from workbench.tables import (
     DETECTOR_TOLERANCE,
     INJECTION_SAMPLE_SIZES,
-    INTERVAL_COVERAGE,
     INTERVAL_FUNNEL,
     OUTCOME_SHARES,
     PVF,
@@ -211,7 +210,6 @@ def test_looks_that_miss_the_truth_are_open_and_counted(build):
     ("table", "draw"),
     [
         (INTERVAL_FUNNEL, plot.interval_funnel),
-        (INTERVAL_COVERAGE, plot.interval_coverage),
         (PVF_RUNNING, plot.pvf_running),
     ],
 )
@@ -219,16 +217,6 @@ def test_figures_of_intervals_say_what_was_counted(build, table, draw):
     figure = draw(build(table, [RULES | {"site_count": 500, "group": "top"}]))
     for words in ("every bit weighs the same", "other side of the threshold", "one bit flips"):
         assert words in said(figure)
-
-
-def test_coverage_is_measured_against_the_level_that_the_intervals_claim(build):
-    rows = [
-        RULES | {"group": "top", "interval": kind, "covered_share": share, "confidence_level": 0.5}
-        for kind, share in (("clustered", 0.51), ("independent", 0.1))
-    ]
-    figure = plot.interval_coverage(build(INTERVAL_COVERAGE, rows))
-    assert figure.layout.meta["claim"].startswith("Of the intervals for 50 %")
-    assert figure.layout.shapes[0].x0 == 50
 
 
 def test_the_running_estimate_says_when_it_was_enough(build):

@@ -15,7 +15,7 @@ from workbench._shared.numbers import share_between, whole_number
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.groups import SAME, Rules, groups
 from workbench.analyze._pvf.injection_rows import KEY, bundles, campaigns, experiments, together
-from workbench.analyze._pvf.interval_coverage import LEAST_SITES, neyman
+from workbench.analyze._pvf.interval_funnel import LEAST_SITES, neyman
 from workbench.analyze._pvf.parts import component_names, parts_of, with_parts
 from workbench.analyze._pvf.truth_cells import cells, inputs_of
 from workbench.errors import InjectionError, WorkbenchError

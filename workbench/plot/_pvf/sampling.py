@@ -29,7 +29,6 @@ _KINDS = (
     ("sites as the sample", "low", "high"),
     ("too narrow: inputs as independent", "independent_low", "independent_high"),
 )
-_COVERED = (("clustered", "sites as the sample"), ("independent", "inputs as independent"))
 _MOST_LOOKS, _MOST_ROWS, _ROW_PX = 400, 30, 30
 
 
@@ -91,73 +90,6 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
-def interval_coverage(
-    table: pd.DataFrame, *, source: str = "", synthetic: bool = False
-) -> go.Figure:
-    """Show how often each kind of interval covers the true value, beside its nominal coverage.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.INTERVAL_COVERAGE`, of one confidence; of several the first
-        is shown.
-    source, synthetic
-        Where the truth comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per group, design and size with a mark per kind of interval; a line where all
-        should stand. The title names the worst.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> truth = load.exhaustive_injections(datasets.path("pvf-truth") / "dlrm.parquet")
-    >>> table = analyze.interval_coverage(truth, site_count=500, repeat_count=50)
-    >>> figure = interval_coverage(table, source="pvf-truth", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Of the intervals for 95 %, 64 % to 96 % cover the true value with sites as the sample, 6.0 % to
-    42 % with inputs
-    """
-    frame = Frame(source, synthetic)
-    tables.INTERVAL_COVERAGE.check(table)
-    if table.empty:
-        return frame.nothing(
-            "The table has no repeats; pass what analyze.interval_coverage returns.",
-            claim="No coverage to show",
-        )
-    level = float(table["confidence_level"].iloc[0])
-    other_levels = table["confidence_level"].nunique() - 1
-    table = table[table["confidence_level"] == level]
-    keys = ["group", "design", "site_count", "input_count"]
-    designs = table[keys].drop_duplicates().head(_MOST_ROWS).reset_index(drop=True)
-    rows = table.merge(designs.assign(at=designs.index), on=keys, how="inner")
-    figure = Draft()
-    for kind, rows_of_kind in rows.groupby("interval", sort=False):
-        _add_kind(figure, rows_of_kind, str(kind))
-    figure.add_vline(
-        x=100 * level, line={"color": COLOURS["dark"], "width": 1.5, "dash": "dash"},
-        annotation_text=f"as promised: {percent(level)}", annotation_position="bottom left",
-    )  # fmt: skip
-    names = [
-        f"{safe(short(row['group'], 20))}, {label(row['design'], 16)}<br><i>{row['site_count']:,} "
-        f"sites, {plural(int(row['input_count']), 'input')}</i>"
-        for _, row in designs.iterrows()
-    ]
-    name_rows(figure, names, max(len(names), 2) * 1.3 * _ROW_PX, below=0.2, above=0.6)
-    figure.update_xaxes(title="intervals that cover the true value [%]", range=[-3, 104])
-    repeats = table["repeat_count"]
-    notes = [f"{repeats.min():,} repeats each" if repeats.nunique() == 1 else
-             f"{repeats.min():,} to {repeats.max():,} repeats", *estimand(table)]  # fmt: skip
-    hidden = len(table[keys].drop_duplicates()) - len(designs)
-    notes += [f"{plural(hidden, 'design')} dropped"] if hidden else []
-    notes += [f"{plural(other_levels, 'other confidence')} dropped"] if other_levels else []
-    return frame.finish(
-        figure, claim=_coverage_claim(rows, level),
-        note=" · ".join(notes))  # fmt: skip
-
-
 # Looks at the same number of sites stand side by side, closer than two numbers are.
 def _apart(rows: pd.DataFrame) -> Any:
     sizes = np.unique(rows["site_count"])
@@ -209,44 +141,6 @@ def _funnel_claim(rows: pd.DataFrame, truth: float) -> str:
     return (
         f"{clustered.sum():,} of {plural(len(rows), 'look')} cover the true value with sites "
         f"as the sample, {independent.sum():,} with inputs as independent"
-    )
-
-
-def _add_kind(figure: go.Figure, rows: pd.DataFrame, kind: str) -> None:
-    is_good = kind == "clustered"
-    name = dict(_COVERED).get(kind, label(kind, 24))
-    colour = COLOURS["series" if is_good else "limit"]
-    figure.add_scatter(
-        mode="markers", x=100 * rows["covered_share"].to_numpy(), y=rows["at"].to_numpy(),
-        name=name,
-        marker={
-            "symbol": "circle" if is_good else "diamond-open" if kind == "independent" else "x",
-            "size": 11, "color": colour, "line": {"width": 2, "color": colour},
-        },
-        hovertext=[
-            f"{label(row['group'], 40)}, {label(row['design'], 20)}: "
-            f"{percent(row['covered_share'])} of {row['repeat_count']:,} hold "
-            f"{chance(row['truth'])}; half their width is {row['relative_width_ratio']:.3g} of it"
-            for _, row in rows.iterrows()
-        ],
-        hovertemplate="%{hovertext}<extra>" + name + "</extra>",
-    )  # fmt: skip
-
-
-def _coverage_claim(rows: pd.DataFrame, level: float) -> str:
-    # With one input per site both kinds are the same question.
-    hard = rows[rows["input_count"] == rows["input_count"].max()]
-    kinds = [hard.loc[hard["interval"] == kind, "covered_share"] for kind, _ in _COVERED]
-    if all(len(covered) for covered in kinds):
-        good, bad = (f"{percent(covered.min())} to {percent(covered.max())}" for covered in kinds)
-        return (
-            f"Of the intervals for {percent(level)}, {good} cover the true value with sites as the "
-            f"sample, {bad} with inputs"
-        )
-    worst = row_with(rows, "covered_share", largest=False)
-    return (
-        f"{label(worst['group'], 30)} is covered worst: {percent(worst['covered_share'])} instead "
-        f"of {percent(level)}"
     )
 
 
@@ -382,10 +276,9 @@ def pvf_running(
     Examples
     --------
     >>> from workbench import analyze, datasets, load
-    >>> truth = load.exhaustive_injections(datasets.path("pvf-truth") / "dlrm.parquet")
-    >>> injections = analyze.truth_sample(truth, 2_000, seed=1)
+    >>> injections = load.injections(datasets.path("pvf-demo") / "lenet-weights")
     >>> table = analyze.pvf_running(injections)
-    >>> figure = pvf_running(table, source="pvf-truth", synthetic=True)
+    >>> figure = pvf_running(table, source="pvf-demo")
     >>> print(figure.layout.meta["claim"])
     2,000 sites: 0.0634 % go wrong (0.0214 to 0.145 %), not yet good enough to stop
     """

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from workbench import analyze, datasets, load
+from claims._interval_coverage import truth_sample
+from workbench import datasets, load
 from workbench.errors import InjectionError
 from workbench.simulate import injections as inject
 
@@ -68,7 +69,7 @@ def test_the_shipped_truth_knows_its_inputs_and_is_labelled_as_generated(truth):
 
 
 def test_a_sample_of_the_truth_can_be_injected_again_chunk_by_chunk(truth, torch_here):
-    drawn = analyze.truth_sample(truth, 300, component="top", seed=5)
+    drawn = truth_sample(truth, 300, component="top", seed=5)
     chunks = list(inject.shipped_running("dlrm", drawn.faults, chunk_size=100))
     assert [len(chunk) for chunk in chunks] == [100, 100, 100]
     result = [count for chunk in chunks for count in chunk["sdc_count"]]

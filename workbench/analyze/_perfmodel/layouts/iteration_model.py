@@ -207,11 +207,11 @@ def assumed_model(*, release: str | None = None) -> IterationModel:
     A stage has L/p layers; rounds m = B/(d b). Iteration: ``m`` stages and heads, a bubble of
     ``(p - 1)/v`` stages, ``2 (v m + p - 2)`` exchanges of ``2 T h / t`` bytes between stages,
     gradients of all ranks that hold the same parameters (context-parallel ones, too) over
-    ``data_share``, 20 bytes per parameter over ``optimizer_share`` of memory,
-    and ``fixed_s``. Sharding and selective recomputation follow the same constants. Attention and the
-    output layer run at the 16-bit peak of the GPU type. ``error_class`` tells how far off such
-    predictions were on the public jobs of ``published/iteration_megatron_bridge.csv``, of mixtures
-    of experts without the models that were in sight when their constants were chosen.
+    ``data_share``, 20 bytes per parameter over ``optimizer_share`` of memory, and ``fixed_s``.
+    Sharding and selective recomputation follow the same constants. Attention and the output layer
+    run at the 16-bit peak of the GPU type. ``error_class`` tells how far off such predictions were
+    on the public jobs of ``published/iteration_megatron_bridge.csv``, of mixtures of experts
+    without the models that were in sight when their constants were chosen.
 
     References
     ----------

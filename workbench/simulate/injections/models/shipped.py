@@ -198,7 +198,7 @@ def shipped_running(
     name
         One of ``injections.SHIPPED``.
     faults
-        Table :data:`workbench.tables.FAULTS`, e.g. those of ``analyze.truth_sample``.
+        Table :data:`workbench.tables.FAULTS`, e.g. those of a campaign that is done.
     chunk_size
         Experiments per chunk.
 
