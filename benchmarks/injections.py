@@ -26,9 +26,9 @@ if not __package__:
 
 from benchmarks._measure import machine, one_thread, seconds
 from benchmarks._table import RESULTS, Row, publish
-from workbench.simulate import injections
-from workbench.simulate.injections._model import torch
-from workbench.simulate.injections.engines.fast_engine import FastEngine
+from workbench import inject
+from workbench.inject._model import torch
+from workbench.inject.engines.fast_engine import FastEngine
 
 PEER = "PyTorchFI 0.6.0"
 PEER_FOLDER = Path(__file__).resolve().parents[1] / ".venv-pytorchfi"
@@ -92,21 +92,21 @@ def _seconds(action: Callable[[], Any]) -> tuple[float, Any]:
 
 def _shipped(name: str) -> tuple[Any, tuple[Any, ...], Any]:
     """Give a shipped model, its inputs and their golden outputs."""
-    model = injections.shipped_model(name)
-    inputs, labels = injections.shipped_inputs(name)
+    model = inject.shipped_model(name)
+    inputs, labels = inject.shipped_inputs(name)
     with torch().no_grad():
-        golden = injections.shipped_judge(name).golden(model(*inputs), labels)
+        golden = inject.shipped_judge(name).golden(model(*inputs), labels)
     return model, inputs, golden
 
 
 def _drawn(model: Any, count: int, where: Sequence[str] | str, seed: int) -> Any:
-    faults = injections.uniform_faults(model, count, seed=seed, where=where)
-    return injections.changes(model, faults)
+    faults = inject.uniform_faults(model, count, seed=seed, where=where)
+    return inject.changes(model, faults)
 
 
 def _part(part: Part) -> Row:
     model, inputs, golden = _shipped(part.model)
-    fast, plain = FastEngine(model, inputs, golden), injections.FlipAndRun(model, inputs, golden)
+    fast, plain = FastEngine(model, inputs, golden), inject.FlipAndRun(model, inputs, golden)
     fast.counts(_drawn(model, min(part.sites, 2_000), list(part.where), 1))
     work = _drawn(model, part.sites, list(part.where), 2)
     before = fast.rerun_count
@@ -155,7 +155,7 @@ def _net(name: str, input_count: int) -> Row:
     inputs = (torch().randn(input_count, *shape),)
     with torch().no_grad():
         outputs = model.eval()(*inputs)
-    golden, decisions = injections.Judge().golden(outputs), outputs.argmax(1)
+    golden, decisions = inject.Judge().golden(outputs), outputs.argmax(1)
     work = _drawn(model, NAIVE_SITES * 5, "*", 2)
     values = dict(model.named_parameters())
 

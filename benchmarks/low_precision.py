@@ -25,9 +25,8 @@ if not __package__:
 
 from benchmarks._measure import machine, one_thread, seconds
 from benchmarks._table import RESULTS, Row, publish
-from workbench import datasets
-from workbench.simulate import injections
-from workbench.simulate.injections.models import LeNet
+from workbench import datasets, inject
+from workbench.inject.models import LeNet
 
 FBGEMM_TARGET = 2.0
 
@@ -118,7 +117,7 @@ def _packed(weight: torch.Tensor) -> object:
 
 def _rounding(published: pd.DataFrame) -> list[Row]:
     """Compare the rounding of bfloat16 with what was found elsewhere."""
-    found = injections.rounding_errors().set_index("rounding")
+    found = inject.rounding_errors().set_index("rounding")
     printed = published.set_index("measure")["low"]
     rows = []
     for way in ("nearest even", "truncated"):
@@ -137,11 +136,11 @@ def _rounding(published: pd.DataFrame) -> list[Row]:
 
 def _gradients() -> list[Row]:
     """Count the gradients lost by narrow types, at the start and at the end of training."""
-    inputs, labels = injections.shipped_inputs("lenet")
+    inputs, labels = inject.shipped_inputs("lenet")
     torch.manual_seed(0)
     rows = []
-    for when, model in (("new", LeNet()), ("trained", injections.shipped_model("lenet"))):
-        for row in injections.gradient_underflow(model, inputs, labels).itertuples():
+    for when, model in (("new", LeNet()), ("trained", inject.shipped_model("lenet"))):
+        for row in inject.gradient_underflow(model, inputs, labels).itertuples():
             if row.dtype in {"bf16", "fp16", "fp8-e5m2"}:
                 scaled = "" if row.scale_ratio == 1 else f", scaled by {row.scale_ratio:g}"
                 what = f"gradients of a {when} LeNet{scaled} that {row.dtype} turns into 0"

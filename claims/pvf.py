@@ -10,9 +10,8 @@ import numpy as np
 
 from claims._interval_coverage import interval_coverage
 from claims.registry import Reading, beside_named, claim
-from workbench import analyze, datasets, load
-from workbench.simulate import injections as inject
-from workbench.simulate.injections import models
+from workbench import analyze, datasets, inject, load
+from workbench.inject import models
 from workbench.tables import ExhaustiveInjections
 
 _SITES, _REPEATS = 1000, 300

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from workbench import analyze, explore, load, plot, simulate
+from workbench import analyze, explore, inject, load, plot, simulate
 
 ROOT = Path(__file__).parents[1]
-FACES = [load, simulate, analyze, plot, explore]
+FACES = [load, simulate, inject, analyze, plot, explore]
 
 
 def names_of(face):

@@ -22,6 +22,7 @@ from workbench import (
     analyze,
     datasets,
     explore,
+    inject,
     load,
     plot,
     record,
@@ -29,7 +30,6 @@ from workbench import (
     simulate,
     tables,
 )
-from workbench.simulate import injections
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
@@ -37,7 +37,7 @@ ROOMS = {
     for module in (
         load,
         simulate,
-        injections,
+        inject,
         analyze,
         plot,
         explore,
@@ -297,7 +297,7 @@ HEAVY = {"torch", "numba", "dask", "pyarrow", "pooch", "joblib", "google"}
         ("from workbench import analyze", DRAWING | JUPYTER | {"torch", "numba", "dask"}),
         ("from workbench import simulate", DRAWING | JUPYTER | {"torch", "numba", "dask"}),
         (
-            "from workbench.simulate import injections",
+            "from workbench import inject",
             DRAWING | JUPYTER | {"torch", "numba", "dask", "distributed"},
         ),
         ("from workbench import datasets", DRAWING | JUPYTER | {"torch", "numba", "pooch"}),

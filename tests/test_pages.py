@@ -15,12 +15,11 @@ import typer
 from tests.analyze.imbalance.jobs import test_traced
 from tests.load.traces.nsight.nsight_files import tables, write
 from tests.load.traces.xplane.xplane_files import gpu_space
-from workbench import analyze, explore, load, plot, simulate
+from workbench import analyze, explore, inject, load, plot, simulate
 from workbench.cli import app
 from workbench.load import kinds
 from workbench.share import _execute, _normalise, _prose
 from workbench.share.svg import why_no_pictures
-from workbench.simulate import injections
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -192,12 +191,12 @@ def test_the_page_of_functions_names_every_public_name_and_no_other():
         name for row in generators for cell in row[1:] for name in code_names(cell)
     }
     injecting = table_after(FUNCTIONS, "the extra `inject`")
-    named["injections"] = {name for row in injecting for name in code_names(row[1])}
+    named["inject"] = {name for row in injecting for name in code_names(row[1])}
     for row in table_after(FUNCTIONS, "option allows."):
         named["analyze"] |= set(code_names(row[1]))
     named["plot"] |= set(re.findall(r"`plot\.(\w+)`", FUNCTIONS))
     named["explore"] |= set(re.findall(r"`explore\.(\w+)`", FUNCTIONS))
-    rooms = VERBS | {"simulate": simulate, "injections": injections}
+    rooms = VERBS | {"simulate": simulate, "inject": inject}
     for verb, module in rooms.items():
         # A former name is an alias: its function goes by another one.
         former = {
@@ -364,8 +363,8 @@ def test_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, tor
     own_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     given = {
-        "model": injections.shipped_model("lenet"),
-        "inputs": injections.shipped_inputs("lenet")[0][:100],
+        "model": inject.shipped_model("lenet"),
+        "inputs": inject.shipped_inputs("lenet")[0][:100],
     }
     for block in python_of(page.read_text()):
         exec(compile(block, "page", "exec"), given)

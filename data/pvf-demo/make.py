@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from workbench import analyze, load, tables
-from workbench.simulate import injections as inject
+from workbench import analyze, inject, load, tables
 from workbench.tables import Injections
 
 HERE = Path(__file__).resolve().parent

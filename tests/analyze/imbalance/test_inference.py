@@ -71,7 +71,7 @@ def test_operations_of_the_shipped_network_are_those_that_torch_counts():
     torch = pytest.importorskip("torch")
     from torch.utils.flop_counter import FlopCounterMode
 
-    from workbench.simulate.injections.models.networks import DLRM
+    from workbench.inject.models.networks import DLRM
 
     rows, batch = (50, 40, 30), 8
     network = DLRM(5, rows, 16, bottom=(24,), top=(20, 12))

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.load.conftest import event
-from workbench import analyze, load
+from workbench import analyze, inject, load
 from workbench.analyze._perfmodel.kernel_models.operator_work import NO_MASK, operator_work
 from workbench.errors import WorkbenchError
-from workbench.simulate import injections
 
 BF16, FLOAT = "c10::BFloat16", "float"
 COUNTED = ["matrix product", "convolution", "attention"]
@@ -431,13 +430,13 @@ def test_operations_are_those_of_pytorchs_counter(at, tmp_path):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("name", injections.SHIPPED)
+@pytest.mark.parametrize("name", inject.SHIPPED)
 def test_operations_of_shipped_models_are_those_of_pytorchs_counter(name, tmp_path, torch_here):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
-    model = injections.shipped_model(name).requires_grad_(True)
-    inputs, _ = injections.shipped_inputs(name, 5)
+    model = inject.shipped_model(name).requires_grad_(True)
+    inputs, _ = inject.shipped_inputs(name, 5)
 
     def step():
         # As matrix products, which the counter has on CPUs too.
