@@ -27,6 +27,7 @@ SOURCES = (
 # Only injected faults, a check of their statistics and a training made anew need these: they stay
 # in the source archive, from which workbench.datasets gets them.
 NOT_IN_WHEELS = {"local-training-text", "pvf-models", "pvf-truth"}
+GENERATORS = "make"  # what makes the sets, in data/ beside them
 FLAGS = ["-std=c11", "-O2", "-g0", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden"]
 
 
@@ -82,7 +83,7 @@ else:
             if version != "editable":
                 for path in [*(HERE / "data").iterdir(), *(HERE / "docs").glob("*.md")]:
                     place = {"data": "_bundled", "docs": "_notebooks/docs"}[path.parent.name]
-                    if path.name not in NOT_IN_WHEELS:
+                    if path.name not in {GENERATORS, *NOT_IN_WHEELS}:
                         build_data["force_include"][str(path)] = f"workbench/{place}/{path.name}"
                 self._scratch = tempfile.mkdtemp()
             for name in SOURCES:

@@ -15,6 +15,7 @@ from scipy import stats
 from claims._collective_times import collective_times
 from claims._tables import COLLECTIVE_TIMES
 from claims.registry import Reading, beside, claim, published
+from data import make
 from workbench import analyze, load, simulate
 from workbench.tables import NETWORK_LEVELS, EmbeddingOutputs, Regions
 
@@ -105,9 +106,9 @@ def startup() -> Iterator[Reading]:
 _NEAR_COST = 0.2  # of the true cost: the goal of docs/diagnose.md
 
 
-def _placed(troubles: dict[str, float], seed: int) -> simulate.TroubledJob:
+def _placed(troubles: dict[str, float], seed: int) -> make.TroubledJob:
     """Simulate a job of four nodes whose traces name them."""
-    job = simulate.troubled_job(troubles, seed=seed, ranks=16)
+    job = make.troubled_job(troubles, seed=seed, ranks=16)
     trace = job.bundle.trace
     if trace is not None:
         trace.ranks["host"] = [f"node-{rank // 4}" for rank in trace.ranks["rank"].tolist()]
@@ -117,7 +118,7 @@ def _placed(troubles: dict[str, float], seed: int) -> simulate.TroubledJob:
 @claim(
     noun="slow_links",
     name="the slow node of simulated jobs, and no node of healthy ones",
-    source="truth of workbench.simulate.troubled_job",
+    source="truth of data.make.troubled_job",
 )
 def slow_nodes() -> Iterator[Reading]:
     """Compare the node named and its cost with the truth of jobs whose one node is slow."""

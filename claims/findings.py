@@ -12,7 +12,8 @@ import pandas as pd
 
 from claims._tables import FINDING_CASES, FINDING_QUALITY
 from claims.registry import Reading, claim
-from workbench import analyze, simulate
+from data import make
+from workbench import analyze
 
 NO_TROUBLE = "none"
 LEAST_RECALL, MOST_FALSE, MOST_COST_ERROR = 0.95, 0.1, 0.2
@@ -65,7 +66,7 @@ EXPECTED = {
     "dark time": Expected("graph_holes", 0.06, (0.02, 0.5)),
     "unknown idle time": Expected("unexplained_idle", 0.06, (0.02, 0.5)),
     "unused GPU": Expected("unused_gpu", 0.6, (0.1, 1.0)),
-    **dict.fromkeys(simulate.TROUBLES["failure logs"], Expected("last_failure")),
+    **dict.fromkeys(make.TROUBLES["failure logs"], Expected("last_failure")),
 }
 
 
@@ -85,7 +86,7 @@ def finding_cases(
     seeds
         Seeds of the jobs. Thresholds were chosen on even ones; report odd ones.
     troubles
-        Troubles to put in, of :data:`workbench.simulate.TROUBLES`, or ``"none"``; all that have a
+        Troubles to put in, of :data:`data.make.TROUBLES`, or ``"none"``; all that have a
         rule by default.
     progress
         Called with each trouble.
@@ -107,7 +108,7 @@ def finding_cases(
 
 def _healthy(seed: int) -> dict[str, object]:
     random = np.random.default_rng([seed, 21])
-    job = simulate.troubled_job(seed=seed, ranks=int(random.choice(_TRACED_RANKS)))
+    job = make.troubled_job(seed=seed, ranks=int(random.choice(_TRACED_RANKS)))
     table = analyze.findings(job.bundle).findings
     return _row(NO_TROUBLE, ", ".join(table["rule"]), seed, false_count=len(table))
 
@@ -130,11 +131,11 @@ def _case(trouble: str, seed: int) -> dict[str, object]:
     if trouble in ("low power", "power swing"):
         # Two GPUs have no usual power and swing no grid.
         ranks = max(ranks, 4)
-    job = simulate.troubled_job(chosen, seed=seed, ranks=ranks, steps=int(random.integers(5, 10)))
+    job = make.troubled_job(chosen, seed=seed, ranks=ranks, steps=int(random.integers(5, 10)))
     truth = job.truth.set_index("trouble").loc[trouble]
     rule = EXPECTED[trouble].rule
     # Why a job died is the first question, so its answer has to be the first finding of all.
-    is_end = trouble in simulate.TROUBLES["failure logs"]
+    is_end = trouble in make.TROUBLES["failure logs"]
     table = analyze.findings(job.bundle, rules=None if is_end else [rule]).findings
     table = table.head(1) if is_end else table
     place = re.compile(rf"\b{re.escape(truth['where'])}\b" if truth["where"] else "")
@@ -155,7 +156,7 @@ def _strength(trouble: str, random: np.random.Generator) -> float:
 
 def _alike(trouble: str) -> tuple[str, ...]:
     """Return the troubles that show in the same kind of data; a job has one end."""
-    kinds = [names for kind, names in simulate.TROUBLES.items()
+    kinds = [names for kind, names in make.TROUBLES.items()
              if kind not in ("job operations", "failure logs")]  # fmt: skip
     return next((names for names in kinds if trouble in names), ())
 
@@ -216,7 +217,7 @@ def _smallest(cases: pd.DataFrame) -> float | None:
 @claim(
     noun="findings",
     name="rules find the troubles of simulated jobs, and nothing in healthy ones",
-    source="goals of docs/diagnose.md; workbench.simulate.troubled_job",
+    source="goals of docs/diagnose.md; data.make.troubled_job",
 )
 def rules() -> Iterator[Reading]:
     """Compare what two odd seeds give over all troubles with the goals.

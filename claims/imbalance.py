@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from claims.registry import Reading, beside, claim, published
+from data import make
 from workbench import analyze, load, simulate
 from workbench.analyze import Packing, PackingPlan, Parallelism
 
@@ -194,7 +195,7 @@ def shape() -> Iterator[Reading]:
     Balanced plans (below 1.2) agree to 0.05. Elsewhere the few largest tables of the draw
     decide, and values agree to half; other seeds differ by as much.
     """
-    tables = simulate.embedding_tables()
+    tables = make.embedding_tables()
     for row in published("sharding_tables"):
         shards = analyze.table_sharding(
             tables,

@@ -62,9 +62,10 @@ def by_name(paths):
 
 SOURCES = by_name((ROOT / "workbench").rglob("*.py"))
 CLAIMS = by_name((ROOT / "claims").rglob("*.py"))
+GENERATORS = by_name((ROOT / "data" / "make").rglob("*.py"))
 CODE = by_name(path for part in ("tests", "benchmarks") for path in (ROOT / part).rglob("*.py"))
 PAGES = by_name([*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("docs/**/*.md")])
-LINES_PER_FILE = {"workbench": 800, "claims": 800, "tests": 600, "benchmarks": 600}
+LINES_PER_FILE = {"workbench": 800, "claims": 800, "data": 800, "tests": 600, "benchmarks": 600}
 COLUMNS_TO_LIST = 6
 # Shorter ones are alike because there is only one way to write them.
 SAME_LINES = 5
@@ -219,14 +220,16 @@ def test_shares_are_fractions(table):
     assert [name for name, share in shares.items() if (share.lower, share.upper) != (0, 1)] == []
 
 
-@for_every(path=SOURCES | CLAIMS | CODE)
+@for_every(path=SOURCES | CLAIMS | GENERATORS | CODE)
 def test_files_are_short_enough_to_be_about_one_thing(path):
     name = path.relative_to(ROOT)
     lines = len(path.read_text().splitlines())
     assert lines <= LINES_PER_FILE[name.parts[0]]
 
 
-@for_every(path=SOURCES | {name: CLAIMS[name] for name in CLAIMS if "__main__" not in name})
+@for_every(
+    path=SOURCES | GENERATORS | {name: CLAIMS[name] for name in CLAIMS if "__main__" not in name}
+)
 def test_the_package_never_prints_and_never_unpickles(path):
     calls, _ = calls_and_imports(path)
     assert calls & BANNED_CALLS == set()
@@ -242,10 +245,21 @@ def test_private_modules_stay_in_their_room(path):
     assert [ast.unparse(node) for node, name in foreign.items() if name and name[1] != room] == []
 
 
+@for_every(path=SOURCES)
+def test_the_package_imports_nothing_that_wheels_lack(path):
+    """Generators of demo data, tests and benchmarks lie beside the package, not in it."""
+    nodes = list(ast.walk(syntax_tree(path)))
+    modules = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    modules += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+    is_claim = path.is_relative_to(ROOT / "workbench" / "fidelity")
+    outside = {"tests", "benchmarks"} if is_claim else {"data", "tests", "benchmarks"}
+    assert outside & {module.partition(".")[0] for module in modules if module} == set()
+
+
 def test_no_function_is_written_twice():
     """What two files need lies in one of them, or in what they share."""
     places = {}
-    for name, path in (SOURCES | CLAIMS).items():
+    for name, path in (SOURCES | CLAIMS | GENERATORS).items():
         for node in syntax_tree(path).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and size_of(node) >= SAME_LINES:
                 places.setdefault(ast.dump(node), []).append(f"{name}:{node.lineno} {node.name}")
@@ -389,7 +403,7 @@ def prose(path):
                 yield token.start[0], token.string
 
 
-@for_every(path=SOURCES | CLAIMS | PAGES | NOTEBOOKS)
+@for_every(path=SOURCES | CLAIMS | GENERATORS | PAGES | NOTEBOOKS)
 def test_prose_uses_the_words_of_the_style_list(path):
     misses = [
         f"{line + text.count(chr(10), 0, match.start())}: {match[0]!r} -> {better}"

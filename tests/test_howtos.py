@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from data import make
 from tests import test_pages as pages
 from tests.load.conftest import event
-from workbench import simulate
 
 ROOT = Path(__file__).resolve().parents[1]
 HOWTOS = {name: ROOT / "docs" / f"{name}.md" for name in ("traces", "imbalance")}
@@ -39,7 +39,7 @@ def made_files(folder):
     )
     rows = [f"{layer},{place},{5 + layer * place}" for layer in range(LAYERS) for place in range(3)]
     (folder / "experts.csv").write_text("\n".join(["layer,expert,load_count", *rows]) + "\n")
-    simulate.embedding_tables(6).to_csv(folder / "tables.csv", index=False)
+    make.embedding_tables(6).to_csv(folder / "tables.csv", index=False)
     (folder / "locality_stats.txt").write_text(HISTOGRAM)
     (folder / "runs" / "shapes.json").write_text(json.dumps(shaped_trace()))
 

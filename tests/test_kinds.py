@@ -15,12 +15,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from data.make import MemoryAllocator
 from workbench import analyze, cli, datasets, load, plot, share
 from workbench.cli import _notebooks
 from workbench.cli._app import _ONLY_PYTHON, _OPTIONS, say
 from workbench.errors import LoadError
 from workbench.load.kinds import KINDS, NAMES, by_kind, kind_named, kinds_of
-from workbench.simulate import MemoryAllocator
 
 KERNEL = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
 TRACE = {

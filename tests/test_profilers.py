@@ -8,12 +8,13 @@ import pytest
 from bs4 import BeautifulSoup
 from typer.testing import CliRunner
 
+from data import make
 from tests.fuzz.corpus import seeds
 from tests.load.traces.nsight import nsight_files
 from tests.load.traces.perfetto import perfetto_files
 from tests.load.traces.rocm import rocm_files
 from tests.load.traces.xplane import xplane_files
-from workbench import cli, load, share, simulate
+from workbench import cli, load, share
 
 K = nsight_files.K
 
@@ -122,7 +123,7 @@ def test_a_made_file_of_every_other_form_goes_through_every_command(run, tmp_pat
 def written(folder, name):
     """Write the made file of a format that no notebook shows by itself."""
     if name == "memory.pickle":
-        return simulate.memory_snapshot(folder / name, seed=1, limit_bytes=400 << 20)
+        return make.memory_snapshot(folder / name, seed=1, limit_bytes=400 << 20)
     (seed,) = (seed for seed in seeds() if seed.name == f"made/{name}")
     (folder / name).write_bytes(seed.data)
     return folder / name

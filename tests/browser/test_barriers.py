@@ -12,8 +12,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from data import make
 from tests.browser.controls import DRAW, KERNEL, KINDS_OF_CONTROLS
-from workbench import analyze, datasets, plot, share, simulate
+from workbench import analyze, datasets, plot, share
 from workbench.cli._overview import first_page
 from workbench.cli._watch import Job
 
@@ -35,7 +36,7 @@ CELLS = [
     new_code_cell("import sys\nprint('words ' * 99)\nprint('a message ' * 99, file=sys.stderr)"),
     new_code_cell("raise ValueError('a step that fails')"),
     new_markdown_cell("## Controls"),
-    *map(new_code_cell, [f"Explorer(draw, choice={make})" for make in KINDS_OF_CONTROLS.values()]),
+    *map(new_code_cell, [f"Explorer(draw, choice={control})" for control in KINDS_OF_CONTROLS.values()]),
     new_markdown_cell("## A printed case", metadata={"tags": ["published-case"]}),
     new_code_cell("draw(2)"),
 ]  # fmt: skip
@@ -72,7 +73,7 @@ def made(tmp_path_factory, browser):
     shutil.copyfile(DEMO / "steps.jsonl", folder / "run" / "steps.jsonl")
     job = Job(folder / "run", folder / "out", OPTIONS, folder / "cache")
     job.look(), job.look()
-    runs = {f"seed {n}": simulate.troubled_job(seed=n).bundle for n in range(6)}
+    runs = {f"seed {n}": make.troubled_job(seed=n).bundle for n in range(6)}
     compared = analyze.run_comparison(runs["seed 0"], runs["seed 1"])
     trend = analyze.run_trend(runs)
     (folder / "compared.html").write_text(plot.run_comparison_page(compared, source="made"))

@@ -5,7 +5,8 @@ import pytest
 
 import claims
 from claims import FINDING_CASES, FINDING_QUALITY, findings
-from workbench import analyze, simulate
+from data import make
+from workbench import analyze
 
 
 def cases(*rows):
@@ -47,7 +48,7 @@ def test_a_rule_that_meets_its_goals_is_said_to():
 
 
 def test_every_trouble_has_a_rule_that_exists():
-    known = {name for names in simulate.TROUBLES.values() for name in names}
+    known = {name for names in make.TROUBLES.values() for name in names}
     assert set(findings.EXPECTED) == known
     assert {expected.rule for expected in findings.EXPECTED.values()} <= set(
         analyze.finding_rules()["rule"]

@@ -4,7 +4,8 @@ import pytest
 
 from claims._job_held_out import job_held_out
 from claims._tables import JOB_HELD_OUT
-from workbench import load, simulate
+from data import make
+from workbench import load
 from workbench.errors import PerformanceModelError
 
 # Data-parallel ranks, stages, micro-batches, steps.
@@ -13,7 +14,7 @@ SHAPE = (3, 4, 8, 12)
 
 @pytest.fixture(scope="module")
 def job():
-    return simulate.pipeline_job(seed=5, shape=SHAPE).operations
+    return make.pipeline_job(seed=5, shape=SHAPE).operations
 
 
 @pytest.fixture(scope="module", params=["SE", "ST"])

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from workbench import analyze, explore, simulate
+from data import make
+from workbench import analyze, explore
 
 
 def test_it_starts_at_64_mb_on_all_numbers_of_ranks(title):
@@ -59,7 +60,7 @@ def _timed(explorer, values):
 
 
 def test_places_can_be_seen_by_operation_size_and_view(title):
-    job = simulate.troubled_job({"slow link": 0.1}, seed=1, ranks=16)
+    job = make.troubled_job({"slow link": 0.1}, seed=1, ranks=16)
     trace = job.bundle.trace
     collectives = analyze.collectives(trace.events, process_groups=trace.process_groups)
     explorer = explore.place_bandwidth(collectives, gpus_per_node=4, source="a job", synthetic=True)

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from workbench import datasets, explore, load, simulate
+from data import make
+from workbench import datasets, explore, load
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_a_slow_link_or_a_fast_codec_pays(explorer, title):
 
 
 def test_a_small_batch_offers_no_more_destinations_than_it_has_samples():
-    explorer = explore.compression_speedup(simulate.embedding_outputs({"users": 9}, row_count=5))
+    explorer = explore.compression_speedup(make.embedding_outputs({"users": 9}, row_count=5))
     assert [value for _, value in explorer.controls["destinations"].options] == [1, 2, 4]
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from workbench import explore, load, simulate
+from data import make
+from workbench import explore, load
 from workbench.explore import static_html
 from workbench.tables import JOB_OPERATIONS
 
@@ -49,7 +50,7 @@ def test_every_control_has_a_label(explorer):
 
 
 def test_all_states_fit_on_a_page_however_many_steps_there_are():
-    job = simulate.pipeline_job(seed=1, shape=(2, 2, 2, 40)).operations
+    job = make.pipeline_job(seed=1, shape=(2, 2, 2, 40)).operations
     explorer = explore.job_slowdown(job)
     offered = [label for label, _ in explorer.controls["step"].options]
     assert offered[1] == "0"

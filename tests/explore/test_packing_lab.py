@@ -2,7 +2,8 @@
 
 import pytest
 
-from workbench import explore, simulate
+from data import make
+from workbench import explore
 from workbench.errors import WorkbenchError
 from workbench.explore import static_html
 
@@ -12,8 +13,8 @@ NOUNS = ("context_sharding", "length_shares", "packing_balance", "pipeline", "tr
 @pytest.fixture(scope="module")
 def lengths():
     return {
-        "one": simulate.document_lengths(4_000, seed=1),
-        "<b>two</b>": simulate.document_lengths(4_000, seed=2, long_share=0.2),
+        "one": make.document_lengths(4_000, seed=1),
+        "<b>two</b>": make.document_lengths(4_000, seed=2, long_share=0.2),
     }
 
 

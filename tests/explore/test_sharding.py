@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from data import make
 from workbench import explore, simulate
 from workbench.analyze import ShardingAssumptions
 from workbench.errors import WorkbenchError
@@ -13,7 +14,7 @@ from workbench.tables import EMBEDDING_TABLES
 
 @pytest.fixture(scope="module")
 def board():
-    return explore.table_sharding(simulate.embedding_tables(), source="drawn", synthetic=True)
+    return explore.table_sharding(make.embedding_tables(), source="drawn", synthetic=True)
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_every_state_of_the_board_is_possible_and_quick(board):
 
 def test_what_does_not_fit_is_explained_above_the_last_figure(title):
     small = ShardingAssumptions(memory_gib=24)
-    board = explore.table_sharding(simulate.embedding_tables(), assumptions=small)
+    board = explore.table_sharding(make.embedding_tables(), assumptions=small)
     assert "GiB too little" in board.message.value
     assert title(board) == "These values cannot be shown together"
     board.controls["scheme"].value = "table-row"

@@ -20,6 +20,7 @@ from claims import _kernel_times
 from claims._fast_algorithms import fast_algorithms, tensor_contractions
 from claims._iterations import iterations
 from claims._kernel_times import gemm_times
+from data import make
 from tests.fuzz.structures import zipped
 from tests.load.fleet.test_job_scalars import T0, VERSION, records, run
 from tests.load.traces.ascend_files import trace_view
@@ -28,7 +29,7 @@ from tests.load.traces.perfetto import perfetto_files
 from tests.load.traces.rocm import rocm_files
 from tests.load.traces.test_trace_profile import overlapped
 from tests.load.traces.xplane.xplane_files import as_json, gpu_space, tpu_space
-from workbench import datasets, load, simulate
+from workbench import datasets, load
 from workbench.tables import HARMLESS
 
 LARGEST_BYTES = 32 << 10
@@ -258,7 +259,7 @@ def _made() -> list[Seed]:
     """Make small files of formats whose real samples are large, or of one version only."""
     with TemporaryDirectory() as place:
         export = write(Path(place) / "a.sqlite", two_processes()).read_bytes()
-        path = simulate.memory_snapshot(Path(place) / "rank0.pickle", seed=1, steps=2, layers=3)
+        path = make.memory_snapshot(Path(place) / "rank0.pickle", seed=1, steps=2, layers=3)
         snapshot = path.read_bytes()
         folder = write_parquet(Path(place) / "export", tables())
         export_folder = zipped({file.name: file.read_bytes() for file in folder.iterdir()})

@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from workbench import datasets, load, simulate
+from data import make
+from workbench import datasets, load
 from workbench.cli import app
 from workbench.errors import LoadError
 from workbench.load._files import stream as _stream
@@ -156,7 +157,7 @@ def sample(kind, folder):
         campaign = datasets.path("pvf-demo") / "mitigations" / "none"
         return {f"none/{path.name}": path.read_bytes() for path in campaign.iterdir()}
     if kind == "memory snapshots":
-        path = simulate.memory_snapshot(folder / "rank0.pickle", seed=1)
+        path = make.memory_snapshot(folder / "rank0.pickle", seed=1)
         return {"rank0.pickle": path.read_bytes()}
     doors = {"power logs": "power", "failure logs": "failures", "job logs": "job_log",
              "traces": "traces", "flight-recorder dumps": "flight_recorder"}  # fmt: skip

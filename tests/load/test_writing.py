@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import datasets, load, simulate
+from data import make
+from workbench import datasets, load
 from workbench.errors import LoadError, TableError
 from workbench.load._files.stored import STORED
 from workbench.load.kinds import kind_named, kinds_of
@@ -25,7 +26,7 @@ def recordings(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recordings")
     fleet, hang = datasets.path("fleet-demo"), datasets.path("hang-demo")
     imbalance = datasets.path("imbalance-demo")
-    snapshot = simulate.memory_snapshot(folder / "memory.pickle", seed=1)
+    snapshot = make.memory_snapshot(folder / "memory.pickle", seed=1)
     lives = folder / "lives.csv"
     lives.write_text("node,lifetime_h,is_failure\na,10.5,true\nb,3,false\nc,4", encoding="utf-8")
     operations = load.by_kind(imbalance, "job operations")["job operations"]

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pandas as pd
 
-from workbench import load, simulate
+from data import make
+from workbench import load
 from workbench.load._imbalance.job_operations import COLUMNS
 
 
@@ -28,7 +29,7 @@ def trace(folder):
 
 
 def job(folder):
-    rows = simulate.pipeline_job({"slow worker": 1.7}, seed=3, shape=(4, 2, 4, 6)).operations
+    rows = make.pipeline_job({"slow worker": 1.7}, seed=3, shape=(4, 2, 4, 6)).operations
     # Recorded are steps 0, 1, 4 and 5, the first and the last of them not whole.
     step = rows["step"].rank(method="dense").astype(int) - 1
     rows = rows.assign(step=step)[~step.isin([2, 3])].sort_values("step", kind="stable").iloc[1:-1]

@@ -207,9 +207,9 @@ def compression_speedup(
 
     Examples
     --------
-    >>> from workbench import simulate
-    >>> outputs = simulate.embedding_outputs(row_count=256)
-    >>> explorer = compression_speedup(outputs, source="simulated outputs", synthetic=True)
+    >>> from workbench import datasets, load
+    >>> outputs = load.embedding_outputs(datasets.path("compressed-exchange") / "outputs.npz")
+    >>> explorer = compression_speedup(outputs, source="compressed-exchange")
     >>> print(explorer.title())
     At 12.5 GB/s a ratio of 6.44 does not pay: a step takes 10.5 times as long (60 % is exchange);
     compression pays up to 0.634 GB/s

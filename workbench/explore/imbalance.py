@@ -105,9 +105,10 @@ def context_sharding(lengths: Lengths, *, source: str = "", synthetic: bool = Fa
 
     Examples
     --------
-    >>> from workbench import simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
-    >>> explorer = context_sharding(lengths, source="simulated lengths", synthetic=True)
+    >>> from workbench import datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
+    >>> explorer = context_sharding(lengths, source="imbalance-demo", synthetic=True)
     >>> print(explorer.title())
     Hybrid: the slowest rank takes 1.20 of an even share instead of 1.73
     """
@@ -281,9 +282,10 @@ def length_shares(lengths: Lengths, *, source: str = "", synthetic: bool = False
 
     Examples
     --------
-    >>> from workbench import simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
-    >>> explorer = length_shares(lengths, source="simulated lengths", synthetic=True)
+    >>> from workbench import datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
+    >>> explorer = length_shares(lengths, source="imbalance-demo", synthetic=True)
     >>> print(explorer.title())
     The longest 1 % of documents hold 17 % of the tokens and 74 % of the attention
     """
@@ -326,9 +328,10 @@ def packing_balance(lengths: Lengths, *, source: str = "", synthetic: bool = Fal
 
     Examples
     --------
-    >>> from workbench import simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
-    >>> explorer = packing_balance(lengths, source="simulated lengths", synthetic=True)
+    >>> from workbench import datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
+    >>> explorer = packing_balance(lengths, source="imbalance-demo", synthetic=True)
     >>> print(explorer.title())
     Packing with queues from 32K/64K, memory 1.25x: 1.04 times the mean work instead of 1.40, tokens
     0.44 batches late
@@ -396,9 +399,10 @@ def pipeline(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> 
 
     Examples
     --------
-    >>> from workbench import simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
-    >>> explorer = pipeline(lengths, source="simulated lengths", synthetic=True)
+    >>> from workbench import datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
+    >>> explorer = pipeline(lengths, source="imbalance-demo", synthetic=True)
     >>> print(explorer.title())
     Plain: pipeline bubble 47 % of the step; delay queues: pipeline bubble 43 %
     """
@@ -529,9 +533,9 @@ def table_sharding(
 
     Examples
     --------
-    >>> from workbench import simulate
-    >>> tables = simulate.embedding_tables(64)
-    >>> explorer = table_sharding(tables, source="simulated tables", synthetic=True)
+    >>> from workbench import analyze
+    >>> tables = analyze.recommendation_model("DLRM v2").tables
+    >>> explorer = table_sharding(tables, source="tables of DLRM v2")
     >>> print(explorer.title())
     Rank 0 takes 29.1 ms, 11.3 × the mean of 256 ranks, for table_013 alone
     """
@@ -582,9 +586,10 @@ def training_speed(lengths: Lengths, *, source: str = "", synthetic: bool = Fals
 
     Examples
     --------
-    >>> from workbench import simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
-    >>> explorer = training_speed(lengths, source="simulated lengths", synthetic=True)
+    >>> from workbench import datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
+    >>> explorer = training_speed(lengths, source="imbalance-demo", synthetic=True)
     >>> print(explorer.title())
     Delay queues, adaptive trains 22 % faster than plain packing
     """

@@ -253,13 +253,9 @@ def memory_peak(
 
     Examples
     --------
-    >>> from workbench import load, simulate
-    >>> from tempfile import TemporaryDirectory
-    >>> folder = TemporaryDirectory()
-    >>> path = simulate.memory_snapshot(folder.name + "/memory.pickle", seed=1)
-    >>> memory = load.memory(path, progress=False)
-    >>> folder.cleanup()
-    >>> explorer = memory_peak(memory, source="simulated snapshot", synthetic=True)
+    >>> from workbench import datasets, load
+    >>> memory = load.memory(datasets.path("memory-demo"), progress=False)
+    >>> explorer = memory_peak(memory, source="memory-demo", synthetic=True)
     >>> print(explorer.title())
     forward (torch/nn/modules/line…pt/job/model.py:41) holds 33 % of the peak of 455 MB on GPU 0 of
     rank 0

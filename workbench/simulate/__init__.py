@@ -1,4 +1,4 @@
-"""Seed or model in, tables and files out: data whose truth is known."""
+"""Seed or model in, tables out: what analyses and notebooks draw when they run."""
 
 import lazy_loader
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import analyze, load, simulate
+from data import make
+from workbench import analyze, load
 from workbench.errors import TableError, WorkbenchError
 from workbench.tables import COLLECTIVES
 
@@ -195,7 +196,7 @@ def test_the_bundled_job_has_no_slow_link(fleet_demo):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_node_with_a_slow_link_of_a_simulated_job_is_found(seed):
-    job = simulate.troubled_job({"slow link": 0.1}, seed=seed, ranks=16)
+    job = make.troubled_job({"slow link": 0.1}, seed=seed, ranks=16)
     trace = job.bundle.trace
     collectives = analyze.collectives(trace.events, process_groups=trace.process_groups)
     table = analyze.collective_bandwidth(collectives, gpus_per_node=4)

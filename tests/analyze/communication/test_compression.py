@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from workbench import analyze, datasets, load, simulate
+from data import make
+from workbench import analyze, datasets, load
 from workbench.errors import PerformanceModelError, TableError
 from workbench.tables import EmbeddingOutputs
 
@@ -139,7 +140,7 @@ def test_the_sizes_that_are_exchanged_first_are_counted():
 @pytest.mark.oracle
 def test_distinct_rows_of_drawn_outputs_are_those_that_probability_expects():
     sizes = {"users": 5_000, "regions": 50}
-    outputs = simulate.embedding_outputs(sizes, row_count=4_096, skew=1.1)
+    outputs = make.embedding_outputs(sizes, row_count=4_096, skew=1.1)
     table = analyze.compression(outputs, destinations=[1])
     rows = table[table["stage"] == "distinct rows"].set_index("table")
     for name, size in sizes.items():

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data import make
 from tests.analyze.communication.test_collective_bandwidth import kernels, table_of
 from tests.analyze.findings.jobs import GEMM, MS, START, launched, trace
-from workbench import analyze, load, simulate
+from workbench import analyze, load
 from workbench.errors import WorkbenchError
 from workbench.tables import RANK_PLACES, RANKS
 
@@ -148,7 +149,7 @@ def test_waiting_for_a_rank_never_changes_which_node_is_suspected(node, share, l
 
 
 def test_scopes_of_a_simulated_job_equal_sql():
-    job = simulate.troubled_job({"slow link": 0.1}, seed=1, ranks=16)
+    job = make.troubled_job({"slow link": 0.1}, seed=1, ranks=16)
     trace = job.bundle.trace
     collectives = analyze.collectives(trace.events, process_groups=trace.process_groups)
     table = analyze.collective_scopes(collectives, gpus_per_node=4).set_index(
@@ -333,7 +334,7 @@ def test_a_slow_group_of_a_slow_node_is_told_once():
 
 def named(**options):
     """Simulate a job of four nodes whose traces name them."""
-    job = simulate.troubled_job(ranks=16, **options)
+    job = make.troubled_job(ranks=16, **options)
     job.bundle.trace.ranks["host"] = [f"gpu-{rank // 4}" for rank in range(16)]
     return job
 

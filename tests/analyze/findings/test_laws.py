@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data import make
 from tests.analyze.findings.jobs import MS, even, steps_of, trace
-from workbench import analyze, datasets, load, simulate
+from workbench import analyze, datasets, load
 from workbench.tables import FINDING_RULES, FINDINGS, Bundle
 
 
@@ -74,7 +75,7 @@ def test_waiting_that_compute_hides_costs_nothing():
      ("failing node", "interruption", 13), ("power cap", "capped_gpu", 14)],
 )  # fmt: skip
 def test_what_was_injected_is_found_where_it_is(fault, rule, seed, tmp_path):
-    truth = simulate.fleet(tmp_path / "job", seed=seed, ranks=4, gpus_per_node=2, faults=[fault])
+    truth = make.fleet(tmp_path / "job", seed=seed, ranks=4, gpus_per_node=2, faults=[fault])
     bundle = load.bundle(tmp_path / "job", tz="UTC", scope="gpu", progress=False)
     table = analyze.findings(bundle).findings
     rows = table[table["rule"] == rule]
@@ -91,7 +92,7 @@ def test_what_was_injected_is_found_where_it_is(fault, rule, seed, tmp_path):
 @pytest.mark.oracle
 @pytest.mark.parametrize("seed", [21, 22])
 def test_a_simulated_job_without_faults_has_no_false_findings(seed, tmp_path):
-    simulate.fleet(tmp_path / "job", seed=seed, ranks=4, gpus_per_node=2, faults=[])
+    make.fleet(tmp_path / "job", seed=seed, ranks=4, gpus_per_node=2, faults=[])
     bundle = load.bundle(tmp_path / "job", tz="UTC", scope="gpu", progress=False)
     # True of every such job: it is short, so its start, its end and its checkpoints weigh, and it
     # loads data for 6 ms in every step, which is a pause of its GPUs.

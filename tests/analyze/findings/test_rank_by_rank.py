@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from typer.testing import CliRunner
 
+from data.make._fleet.kineto import trace_text
+from data.make._fleet.troubled_trace import run_traced, traced_job
 from tests.analyze.conftest import build
 from tests.analyze.findings.jobs import even, steps_of
 from workbench import analyze, load
@@ -22,8 +24,6 @@ from workbench.cli import app
 from workbench.errors import LoadError
 from workbench.load._traces import reader
 from workbench.load._traces.rank_files import RankFile
-from workbench.simulate._fleet.kineto import trace_text
-from workbench.simulate._fleet.troubled_trace import run_traced, traced_job
 from workbench.tables import TELLING_RANKS, Bundle
 
 # So low that every rule on traces which can find something does.

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from data import make
 from tests.analyze.communication.test_places import named, slow_node_job
 from tests.analyze.conftest import injected, parameter_row
 from tests.analyze.findings.jobs import (
@@ -33,7 +34,7 @@ from tests.analyze.findings.jobs import (
 from tests.analyze.findings.test_failure_costs import waiting
 from tests.analyze.findings.test_perfmodel_rules import job as replayed
 from tests.analyze.findings.test_perfmodel_rules import slow_product
-from workbench import analyze, datasets, load, simulate
+from workbench import analyze, datasets, load
 from workbench.tables import Bundle
 
 DRAWS = np.random.default_rng
@@ -273,7 +274,7 @@ def silent():
 
 def operations(causes, shape=(4, 4, 8, 4)):
     """Simulate a pipelined job with causes of known size."""
-    return Bundle(operations=simulate.pipeline_job(causes, seed=3, shape=shape).operations)
+    return Bundle(operations=make.pipeline_job(causes, seed=3, shape=shape).operations)
 
 
 def campaign(sdc_of, due_of=None, count=400):
@@ -306,13 +307,13 @@ def lengths(tokens):
 def short_of_memory():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rank0.pickle"
-        return load.bundle(simulate.memory_snapshot(path, seed=1, limit_bytes=400 << 20))
+        return load.bundle(make.memory_snapshot(path, seed=1, limit_bytes=400 << 20))
 
 
 def enough_memory():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rank0.pickle"
-        allocator = simulate.MemoryAllocator(1 << 30)
+        allocator = make.MemoryAllocator(1 << 30)
         for _ in range(3):
             allocator.free(allocator.alloc(64 << 20))
         path.write_bytes(pickle.dumps(allocator.snapshot()))
@@ -392,7 +393,7 @@ CASES = {
     "time_to_first_step": waiting,
     "too_few_spares": waiting,
     # On most ranks the host is early, and no sum of gaps names it.
-    "slow_launches": lambda: simulate.troubled_job({"late host": 0.2}, seed=4, ranks=4).bundle,
+    "slow_launches": lambda: make.troubled_job({"late host": 0.2}, seed=4, ranks=4).bundle,
     "below_roof": slow_product,
     "slow_node": slow_node_job,
     "communication_on_path": lambda: replayed(

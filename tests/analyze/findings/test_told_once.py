@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from data import make
 from tests.analyze.findings.jobs import trace
 from tests.analyze.findings.test_rules import campaign, interrupted, rows_of
-from workbench import analyze, load, simulate
+from workbench import analyze, load
 from workbench.tables import JOB_OPERATIONS, Bundle
 
 
@@ -26,7 +27,7 @@ def step_ns(operations):
 
 def test_the_bubble_that_a_schedule_has_by_design_is_no_finding():
     """Stages of 1F1B with 4 stages and 8 micro-batches stand idle for 27 %, whoever runs it."""
-    job = simulate.pipeline_job(seed=2, shape=(4, 4, 8, 3))
+    job = make.pipeline_job(seed=2, shape=(4, 4, 8, 3))
     rows = job.operations[job.operations["operation"].astype(str).str.endswith("compute")]
     busy = rows.groupby(["step", "dp_rank", "stage"])["dur_ns"].sum().median()
     assert 1 - busy / step_ns(job.operations) > 0.25
@@ -35,9 +36,9 @@ def test_the_bubble_that_a_schedule_has_by_design_is_no_finding():
 
 
 def test_the_gain_of_more_micro_batches_is_what_a_job_with_more_has():
-    few = simulate.pipeline_job(seed=2, shape=(2, 8, 8, 3)).operations
+    few = make.pipeline_job(seed=2, shape=(2, 8, 8, 3)).operations
     # The same simulator, the same work in micro-batches of half the size.
-    many = simulate.pipeline_job(seed=2, shape=(2, 8, 16, 3)).operations
+    many = make.pipeline_job(seed=2, shape=(2, 8, 16, 3)).operations
     gain = 1 - step_ns(many) / 2 / step_ns(few)
     found, _ = asked(Bundle(operations=few), "pipeline_bubble")
     row = found.loc["pipeline_bubble"]
@@ -52,7 +53,7 @@ def test_the_gain_of_more_micro_batches_is_what_a_job_with_more_has():
      ("sequence lengths", 0.8, "sequence_lengths")],
 )  # fmt: skip
 def test_a_bubble_beyond_the_schedule_is_told_by_its_cause(cause, size, rule):
-    job = simulate.pipeline_job({cause: size}, seed=3, shape=(4, 4, 8, 4))
+    job = make.pipeline_job({cause: size}, seed=3, shape=(4, 4, 8, 4))
     alone, _ = asked(Bundle(operations=job.operations), "pipeline_bubble")
     assert len(alone) == 1, "asked alone, it tells the excess"
     share = alone.loc["pipeline_bubble", "time_share"]
@@ -66,7 +67,7 @@ def test_lengths_that_make_some_worker_the_slowest_are_no_slow_worker():
     """The naive reading: a rank whose median computation is 2 % above the others is slow."""
     misses = 0
     for seed in range(0, 40, 2):
-        job = simulate.pipeline_job({"sequence lengths": 0.1}, seed=seed, shape=(4, 4, 8, 4))
+        job = make.pipeline_job({"sequence lengths": 0.1}, seed=seed, shape=(4, 4, 8, 4))
         table = job.operations
         rows = table[table["operation"] == "forward-compute"]
         usual = rows.groupby("dp_rank")["dur_ns"].median()
@@ -77,7 +78,7 @@ def test_lengths_that_make_some_worker_the_slowest_are_no_slow_worker():
 
 
 def test_a_recording_that_is_cut_still_names_its_slow_worker():
-    job = simulate.pipeline_job({"slow worker": 1.6}, seed=5, shape=(4, 2, 4, 4))
+    job = make.pipeline_job({"slow worker": 1.6}, seed=5, shape=(4, 2, 4, 4))
     truth = job.truth.iloc[0]
     last = job.operations["step"] == job.operations["step"].max()
     middle = job.operations.loc[last, "start_ns"].median()
@@ -94,7 +95,7 @@ def test_a_recording_that_is_cut_still_names_its_slow_worker():
 
 
 def test_a_slow_loader_is_told_once():
-    job = simulate.troubled_job({"slow data loader": 0.5}, seed=4, ranks=4)
+    job = make.troubled_job({"slow data loader": 0.5}, seed=4, ranks=4)
     gaps = analyze.findings(job.bundle, rules=["long_pauses"]).findings
     found, rules = asked(job.bundle, "long_pauses", "data_loader")
     assert len(gaps) == 1, "asked alone, the pauses are told"
@@ -103,7 +104,7 @@ def test_a_slow_loader_is_told_once():
 
 
 def test_pauses_beside_a_slow_loader_are_told_with_their_own_cost():
-    job = simulate.troubled_job({"slow data loader": 0.5, "pauses": 0.2}, seed=4, ranks=4)
+    job = make.troubled_job({"slow data loader": 0.5, "pauses": 0.2}, seed=4, ranks=4)
     true = job.truth.set_index("trouble")["cost"]
     found, _ = asked(job.bundle, "long_pauses", "data_loader")
     assert set(found.index) == {"long_pauses", "data_loader"}
@@ -112,7 +113,7 @@ def test_pauses_beside_a_slow_loader_are_told_with_their_own_cost():
 
 def test_a_short_pause_is_found_though_every_step_has_longer_gaps_than_launches():
     """The naive reading takes gaps of less than 5 ms for slow launches or waiting hosts."""
-    job = simulate.troubled_job({"pauses": 0.03}, seed=6, ranks=4, steps=5)
+    job = make.troubled_job({"pauses": 0.03}, seed=6, ranks=4, steps=5)
     truth = job.truth.iloc[0]
     pause_ms = float(truth["cost"]) * 5
     assert 1 < pause_ms < 5
@@ -122,7 +123,7 @@ def test_a_short_pause_is_found_though_every_step_has_longer_gaps_than_launches(
 
 
 def test_gaps_that_every_step_has_are_no_pauses():
-    job = simulate.troubled_job({"synchronising calls": 0.3}, seed=2, ranks=4)
+    job = make.troubled_job({"synchronising calls": 0.3}, seed=2, ranks=4)
     found, _ = asked(job.bundle, "long_pauses", "synchronising_calls")
     assert list(found.index) == ["synchronising_calls"]
 

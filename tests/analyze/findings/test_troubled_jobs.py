@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench import analyze, load, simulate
-from workbench.simulate._fleet.kineto import trace_text
-from workbench.simulate._fleet.troubled_trace import run_traced, trace_of, traced_job
-from workbench.tables import TROUBLE_TRUTH, Bundle
+from data import make
+from data.make import TROUBLE_TRUTH
+from data.make._fleet.kineto import trace_text
+from data.make._fleet.troubled_trace import run_traced, trace_of, traced_job
+from workbench import analyze, load
+from workbench.tables import Bundle
 
 
 def findings_of(troubles, **options):
-    job = simulate.troubled_job(troubles, **options)
+    job = make.troubled_job(troubles, **options)
     return job, analyze.findings(job.bundle).findings.set_index("rule")
 
 
@@ -62,25 +64,25 @@ def test_loading_data_after_a_synchronising_call_is_loading():
 
 
 @settings(max_examples=5)
-@given(seed=st.integers(0, 10_000), trouble=st.sampled_from(simulate.TROUBLES["traces"]))
+@given(seed=st.integers(0, 10_000), trouble=st.sampled_from(make.TROUBLES["traces"]))
 def test_a_stronger_trouble_costs_more(seed, trouble):
     weak, strong = (
-        simulate.troubled_job({trouble: size}, seed=seed, ranks=4, steps=4).truth.iloc[0]
+        make.troubled_job({trouble: size}, seed=seed, ranks=4, steps=4).truth.iloc[0]
         for size in (0.05, 0.2)
     )
     assert strong["loss_share"] > weak["loss_share"]
 
 
-@pytest.mark.parametrize("kind", simulate.TROUBLES)
+@pytest.mark.parametrize("kind", make.TROUBLES)
 def test_every_trouble_has_a_truth(kind):
-    for trouble in simulate.TROUBLES[kind]:
-        truth = TROUBLE_TRUTH.check(simulate.troubled_job({trouble: 0.1}, seed=1, ranks=4).truth)
+    for trouble in make.TROUBLES[kind]:
+        truth = TROUBLE_TRUTH.check(make.troubled_job({trouble: 0.1}, seed=1, ranks=4).truth)
         assert truth["trouble"].tolist() == [trouble]
         assert truth["loss_share"].iloc[0] > 0.02
 
 
 def test_the_same_seed_gives_the_same_job():
-    one, two = (simulate.troubled_job({"late host": 0.1}, seed=8, ranks=4) for _ in range(2))
+    one, two = (make.troubled_job({"late host": 0.1}, seed=8, ranks=4) for _ in range(2))
     pd.testing.assert_frame_equal(one.bundle.trace.events, two.bundle.trace.events)
     pd.testing.assert_frame_equal(one.truth, two.truth)
 
@@ -98,12 +100,12 @@ def test_the_same_seed_gives_the_same_job():
 )
 def test_impossible_jobs_are_refused(troubles, options, message):
     with pytest.raises(ValueError, match=message):
-        simulate.troubled_job(troubles, seed=1, **options)
+        make.troubled_job(troubles, seed=1, **options)
 
 
 # The writer of files knows neither wrong clocks nor ranks that send unequal numbers of elements.
 IN_MEMORY_ONLY = {"wrong clock", "unequal experts"}
-IN_FILES = [name for name in simulate.TROUBLES["traces"] if name not in IN_MEMORY_ONLY]
+IN_FILES = [name for name in make.TROUBLES["traces"] if name not in IN_MEMORY_ONLY]
 
 
 @pytest.mark.slow
@@ -168,7 +170,7 @@ def test_real_jobs_have_their_known_answers(real_data, dataset, file, rule, answ
 )
 def test_a_wrong_clock_changes_no_finding_but_its_own(seed, rank, off_us):
     """On recorded times a rank whose clock is ahead seems to arrive last."""
-    job = simulate.troubled_job({"slow rank": 0.1}, seed=seed, ranks=8)
+    job = make.troubled_job({"slow rank": 0.1}, seed=seed, ranks=8)
     trace = job.bundle.trace
     shift = (trace.events["rank"] == rank).to_numpy() * np.int64(1_000 * off_us)
     events = trace.events.assign(start_ns=trace.events["start_ns"] + shift)

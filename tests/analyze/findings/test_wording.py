@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.make import pipeline_job
 from tests.rules import for_every
 from workbench import analyze, explore, load, plot
 from workbench._shared.numbers import quantity, significant
@@ -17,7 +18,6 @@ from workbench.analyze import _findings
 from workbench.analyze._imbalance import findings as imbalance_rules
 from workbench.analyze._lib.finding_rules import RULES, Finding
 from workbench.cli._diagnose import cost_text
-from workbench.simulate import pipeline_job
 from workbench.tables import Bundle
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claims.registry import published
-from workbench import analyze, simulate
+from data import make
+from workbench import analyze
 from workbench.analyze import ShardingAssumptions
 from workbench.errors import TableError, WorkbenchError
 from workbench.tables import EMBEDDING_TABLES, TABLE_SHARDING
@@ -59,7 +60,7 @@ def test_costs_are_those_that_torchrec_expects_of_itself(row):
 
 @pytest.mark.oracle
 def test_a_table_above_the_mean_rank_cannot_be_balanced_without_cutting_it():
-    drawn = simulate.embedding_tables()
+    drawn = make.embedding_tables()
     whole = analyze.table_sharding(drawn, ranks=256)
     loads = analyze.shard_balance(whole)["perf_ms"]
     assert loads.max() == whole["perf_ms"].max()
@@ -71,7 +72,7 @@ def test_a_table_above_the_mean_rank_cannot_be_balanced_without_cutting_it():
 
 
 def test_a_plan_of_a_large_model_takes_milliseconds():
-    drawn = simulate.embedding_tables()
+    drawn = make.embedding_tables()
     seconds = []
     for _ in range(5):
         start = time.process_time()
@@ -137,7 +138,7 @@ def test_ranks_add_up_to_the_shards(rows, ranks, balance_by):
 
 
 def test_the_same_call_gives_the_same_plan_and_leaves_the_tables_alone():
-    drawn = simulate.embedding_tables(50)
+    drawn = make.embedding_tables(50)
     before = drawn.copy(deep=True)
     first = analyze.table_sharding(drawn, ranks=8, planner="random")
     assert first.equals(analyze.table_sharding(drawn, ranks=8, planner="random"))

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from workbench import analyze, load, simulate
+from data import make
+from workbench import analyze, load
 from workbench.analyze import PackingPlan, Parallelism
 from workbench.errors import WorkbenchError
 from workbench.tables import TRAINING_SPEED
@@ -17,7 +18,7 @@ PLAN = PackingPlan(context_tokens=32 * K, queues_from_tokens=(8 * K, 16 * K))
 
 @pytest.fixture(scope="module")
 def stream():
-    lengths = simulate.document_lengths(20_000, seed=1, longest_tokens=32 * K)
+    lengths = make.document_lengths(20_000, seed=1, longest_tokens=32 * K)
     return analyze.sample_documents(lengths, token_count=120 * 4 * 32 * K)
 
 

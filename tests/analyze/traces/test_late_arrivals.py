@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import analyze, load, simulate
+from data import make
+from workbench import analyze, load
 from workbench.errors import WorkbenchError
 from workbench.tables import COLLECTIVE_WAITS, EVENTS, LATE_ARRIVALS
 
@@ -26,7 +27,7 @@ def fleet(fleet_demo):
 
 @pytest.fixture(scope="module")
 def truth(fleet_demo):
-    return simulate.fleet_truth(fleet_demo).drop_duplicates("what").set_index("what")
+    return make.fleet_truth(fleet_demo).drop_duplicates("what").set_index("what")
 
 
 def test_the_slow_rank_is_late_because_its_gpu_computes_as_much_slower_as_injected(fleet, truth):

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data import make
+from data.make import MemoryAllocator
 from tests.load.traces.memory.test_snapshot import ACTIONS, STACK, run, written
-from workbench import analyze, load, simulate
-from workbench.simulate import MemoryAllocator
+from workbench import analyze, load
 from workbench.tables import (
     MEMORY_FRAGMENTATION,
     MEMORY_PEAK,
@@ -145,7 +146,7 @@ def test_the_peak_is_that_of_brute_force_and_no_cell_loses_it(tmp_path_factory, 
 
 
 def test_growth_from_step_to_step_shows_where_memory_is_kept(tmp_path):
-    path = simulate.memory_snapshot(tmp_path / "rank0.pickle", seed=3, steps=4)
+    path = make.memory_snapshot(tmp_path / "rank0.pickle", seed=3, steps=4)
     memory = load.memory(path).memory
     steps = MEMORY_STEPS.check(analyze.memory_steps(memory))
     # The first step makes the state of the optimizer; after that nothing is kept.
@@ -177,7 +178,7 @@ def test_options_that_mean_nothing_are_refused(recorded):
 
 
 def test_diagnose_names_who_asked_who_held_and_what_to_do(tmp_path):
-    path = simulate.memory_snapshot(tmp_path / "rank0.pickle", seed=1, limit_bytes=400 * MB)
+    path = make.memory_snapshot(tmp_path / "rank0.pickle", seed=1, limit_bytes=400 * MB)
     found = analyze.findings(load.bundle(path)).findings
     first = found[found["rule"] == "out_of_memory"].iloc[0]
     assert "by fragmentation" in first["finding"]

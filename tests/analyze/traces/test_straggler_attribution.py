@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench import analyze, load, simulate
+from data import make
+from workbench import analyze, load
 from workbench.tables import EVENTS
 
 
@@ -27,7 +28,7 @@ def worst(tables):
 
 
 def test_every_step_of_the_simulated_job_blames_the_fault_that_hit_it(fleet_waits, fleet_demo):
-    truth = simulate.fleet_truth(fleet_demo)
+    truth = make.fleet_truth(fleet_demo)
     slow = truth[truth["what"] == "slow rank"].iloc[0]
     late = truth[truth["what"] == "late host"].iloc[0]
     by_step = worst(split(fleet_waits, "step"))

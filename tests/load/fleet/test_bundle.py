@@ -4,16 +4,17 @@ import shutil
 
 import pytest
 
-from workbench import analyze, datasets, load, simulate
+from data import make
+from data.make._imbalance.demo import _NAMES
+from workbench import analyze, datasets, load
 from workbench.errors import LoadError
-from workbench.simulate._imbalance.demo import _NAMES
 from workbench.tables import SAYS_SYNTHETIC
 
 
 def write_job(path, *, steps, seed=1):
     """Write the operations of a pipelined job as the published files have them."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = simulate.pipeline_job(seed=seed, shape=(4, 2, 4, steps)).operations
+    table = make.pipeline_job(seed=seed, shape=(4, 2, 4, steps)).operations
     table = table.assign(start_ns=table["start_ns"] / 1e9, dur_ns=table["dur_ns"] / 1e9)
     table = table.astype({"micro_batch": "float64", "chunk": "float64"}).rename(columns=_NAMES)
     table.fillna({"mb_id": -1, "gmc": -1}).to_parquet(path, index=False)
@@ -148,7 +149,8 @@ def test_a_bad_file_among_good_ones_is_named_and_changes_nothing(name, good):
 
 
 @pytest.mark.parametrize(
-    "name", ["fleet-demo", "hang-demo", "failures-demo", "imbalance-demo", "pvf-demo"]
+    "name",
+    ["fleet-demo", "hang-demo", "failures-demo", "imbalance-demo", "memory-demo", "pvf-demo"],
 )
 def test_data_that_were_simulated_say_so_wherever_they_lie(name, tmp_path):
     copy = tmp_path / "data"

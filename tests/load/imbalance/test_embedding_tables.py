@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from workbench import load, simulate
+from data import make
+from workbench import load
 from workbench.errors import LoadError
 
 ROW = {"table": "ads", "row_count": 1000, "dim_count": 64, "pooling_ratio": 2.5, "element_bytes": 4}
@@ -22,7 +23,7 @@ def file_of(tmp_path):
 
 @pytest.mark.parametrize("name", ["tables.csv", "tables.parquet"])
 def test_what_is_written_is_read_back(tmp_path, name):
-    drawn = simulate.embedding_tables(20)
+    drawn = make.embedding_tables(20)
     drawn.attrs.clear()
     path = tmp_path / name
     drawn.to_csv(path, index=False) if name.endswith("csv") else drawn.to_parquet(path)

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from workbench import analyze, plot, simulate
+from data import make
+from workbench import analyze, plot
 from workbench.tables import COMPRESSION, COMPRESSION_SPEEDUP, EmbeddingOutputs
 
 
@@ -19,7 +20,7 @@ def note(figure):
 
 @pytest.fixture(scope="module")
 def outputs():
-    return simulate.embedding_outputs({"users": 500, "regions": 20}, row_count=256)
+    return make.embedding_outputs({"users": 500, "regions": 20}, row_count=256)
 
 
 def test_the_title_names_both_ends_and_lines_are_the_stages(outputs):

@@ -4,12 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from data import make
 from workbench import analyze, plot, simulate
 
 
 @pytest.fixture(scope="module")
 def drawn():
-    return simulate.embedding_tables()
+    return make.embedding_tables()
 
 
 def text(figure):

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from workbench import analyze, plot, simulate
+from data import make
+from workbench import analyze, plot
 
 SHAPE = (8, 4, 8, 6)
 
@@ -12,7 +13,7 @@ SHAPE = (8, 4, 8, 6)
 @pytest.fixture(scope="module")
 def operations():
     causes = {"slow worker": 1.6, "sequence lengths": 0.08}
-    return simulate.pipeline_job(causes, seed=7, shape=SHAPE).operations
+    return make.pipeline_job(causes, seed=7, shape=SHAPE).operations
 
 
 def words(figure):
@@ -97,7 +98,7 @@ def test_versions_of_the_schedule_can_be_chosen(operations):
 
 
 def test_the_schedule_of_many_stages_shows_the_first_and_the_last():
-    job = simulate.pipeline_job(seed=1, shape=(1, 24, 8, 1)).operations
+    job = make.pipeline_job(seed=1, shape=(1, 24, 8, 1)).operations
     figure = plot.job_schedule(analyze.job_schedule(job))
     assert len(figure.layout.yaxis.ticktext) == 2 * 16
     assert "8 stages in the middle dropped" in figure.layout.title.subtitle.text
@@ -128,12 +129,12 @@ def test_the_steps_are_sorted_lines(operations):
 
 
 def test_a_share_that_is_missing_says_why():
-    one_stage = simulate.pipeline_job({"slow worker": 1.6}, seed=7, shape=(8, 1, 8, 6)).operations
+    one_stage = make.pipeline_job({"slow worker": 1.6}, seed=7, shape=(8, 1, 8, 6)).operations
     assert "there is one stage only" in words(plot.job_slowdown(analyze.job_slowdown(one_stage)))
     assert "there are none" in words(
         plot.job_slowdown(
             analyze.job_slowdown(
-                simulate.pipeline_job({"last stage": 1.6}, seed=7, shape=SHAPE).operations
+                make.pipeline_job({"last stage": 1.6}, seed=7, shape=SHAPE).operations
             )
         )
     )

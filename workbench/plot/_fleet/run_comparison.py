@@ -117,11 +117,11 @@ def run_trend(
 
     Examples
     --------
-    >>> from workbench import analyze, simulate
-    >>> runs = {f"seed {n}": simulate.troubled_job(seed=n).bundle for n in range(6)}
-    >>> table = analyze.run_trend(runs)
+    >>> from workbench import analyze, datasets, load
+    >>> job = load.bundle(datasets.path("fleet-demo") / "steps.jsonl", progress=False)
+    >>> table = analyze.run_trend({f"night {number}": job for number in range(6)})
     >>> changes = analyze.run_changes(table)
-    >>> figure = run_trend(table, changes, source="simulated jobs", synthetic=True)
+    >>> figure = run_trend(table, changes, source="fleet-demo, six times", synthetic=True)
     >>> print(figure.layout.meta["claim"])  # doctest: +ELLIPSIS
     Cannot...
     """

@@ -57,11 +57,12 @@ def micro_batches(
 
     Examples
     --------
-    >>> from workbench import analyze, simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
+    >>> from workbench import analyze, datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
     >>> packed = analyze.packing(lengths, analyze.PackingPlan())
     >>> table = analyze.micro_batches(packed)
-    >>> figure = micro_batches(table, source="simulated lengths", synthetic=True)
+    >>> figure = micro_batches(table, source="imbalance-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     The heaviest micro-batch has 2.30 times the mean work of its batch
     """
@@ -135,12 +136,13 @@ def packing_balance(
 
     Examples
     --------
-    >>> from workbench import analyze, simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
+    >>> from workbench import analyze, datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
     >>> plans = analyze.packing_plans(analyze.PackingPlan())
     >>> packed = [analyze.packing(lengths, plan) for plan in plans]
     >>> table = analyze.packing_balance(packed)
-    >>> figure = packing_balance(table, source="simulated lengths", synthetic=True)
+    >>> figure = packing_balance(table, source="imbalance-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     Packing with queues from 32K/64K, memory 1.25x: 1.05 times the mean work instead of 1.49, tokens
     0.53 batches late
@@ -238,11 +240,12 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
 
     Examples
     --------
-    >>> from workbench import analyze, simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
+    >>> from workbench import analyze, datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
     >>> plan = analyze.PackingPlan("delay queues")
     >>> table = analyze.packing(lengths, plan).queues
-    >>> figure = packing_queues(table, source="simulated lengths", synthetic=True)
+    >>> figure = packing_queues(table, source="imbalance-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     Every queue empties; the fullest gets 17 % of what can leave
     """

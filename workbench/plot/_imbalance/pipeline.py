@@ -36,13 +36,14 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
 
     Examples
     --------
-    >>> from workbench import analyze, simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
+    >>> from workbench import analyze, datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
     >>> packed = analyze.packing(lengths, analyze.PackingPlan())
     >>> sharding = analyze.context_sharding(packed, ranks=4)
     >>> costs = analyze.micro_batch_costs(sharding)
     >>> table = analyze.pipeline(costs, analyze.Parallelism(), batch=0)
-    >>> figure = pipeline(table, source="simulated lengths", synthetic=True)
+    >>> figure = pipeline(table, source="imbalance-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     Actual: pipeline bubble 44 % of the step
     """
@@ -154,10 +155,11 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
 
     Examples
     --------
-    >>> from workbench import analyze, simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
+    >>> from workbench import analyze, datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
     >>> table = analyze.length_shares(lengths)
-    >>> figure = length_shares(table, source="simulated lengths", synthetic=True)
+    >>> figure = length_shares(table, source="imbalance-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     The longest 1 % of documents hold 17 % of the tokens and 74 % of the attention
     """
@@ -217,10 +219,11 @@ def training_speed(speed: pd.DataFrame, *, source: str = "", synthetic: bool = F
 
     Examples
     --------
-    >>> from workbench import analyze, simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
+    >>> from workbench import analyze, datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
     >>> table = analyze.training_speed(lengths, analyze.PackingPlan(), analyze.Parallelism())
-    >>> figure = training_speed(table, source="simulated lengths", synthetic=True)
+    >>> figure = training_speed(table, source="imbalance-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     Delay queues, adaptive trains 21 % faster than plain packing
     """

@@ -56,11 +56,12 @@ def context_sharding(
 
     Examples
     --------
-    >>> from workbench import analyze, simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
+    >>> from workbench import analyze, datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
     >>> packed = analyze.packing(lengths, analyze.PackingPlan())
     >>> table = analyze.context_sharding(packed, ranks=4)
-    >>> figure = context_sharding(table, source="simulated lengths", synthetic=True)
+    >>> figure = context_sharding(table, source="imbalance-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     Hybrid: the slowest rank takes 1.19 of an even share instead of 1.67
     """
@@ -116,10 +117,11 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
 
     Examples
     --------
-    >>> from workbench import analyze, simulate
-    >>> lengths = simulate.document_lengths(2_000, seed=1)
+    >>> from workbench import analyze, datasets, load
+    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
+    >>> lengths = load.document_lengths(file).head(2_000)
     >>> table = analyze.context_chunks(lengths.head(8), ranks=2)
-    >>> figure = context_chunks(table, source="simulated lengths", synthetic=True)
+    >>> figure = context_chunks(table, source="imbalance-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     Rank 1 computes 1.07 times the mean of the ranks
     """
@@ -336,10 +338,10 @@ def table_sharding(
 
     Examples
     --------
-    >>> from workbench import analyze, simulate
-    >>> tables = simulate.embedding_tables(64)
+    >>> from workbench import analyze
+    >>> tables = analyze.recommendation_model("DLRM v2").tables
     >>> table = analyze.table_sharding(tables, ranks=8)
-    >>> figure = table_sharding(table, source="simulated tables", synthetic=True)
+    >>> figure = table_sharding(table, source="tables of DLRM v2")
     >>> print(figure.layout.meta["claim"])
     8 ranks in balance: the slowest, rank 2, takes 454 µs, 1.01 × the mean
     """

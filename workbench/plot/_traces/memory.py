@@ -47,14 +47,10 @@ def memory_timeline(
 
     Examples
     --------
-    >>> from workbench import analyze, load, simulate
-    >>> from tempfile import TemporaryDirectory
-    >>> folder = TemporaryDirectory()
-    >>> path = simulate.memory_snapshot(folder.name + "/memory.pickle", seed=1)
-    >>> memory = load.memory(path, progress=False)
-    >>> folder.cleanup()
+    >>> from workbench import analyze, datasets, load
+    >>> memory = load.memory(datasets.path("memory-demo"), progress=False)
     >>> table = analyze.memory_timeline(memory.memory)
-    >>> figure = memory_timeline(table, source="simulated snapshot", synthetic=True)
+    >>> figure = memory_timeline(table, source="memory-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     GPU 0 of rank 0 allocates up to 455 MB, in step 2; the allocator reserves up to 547 MB
     """
@@ -120,14 +116,10 @@ def memory_peak(
 
     Examples
     --------
-    >>> from workbench import analyze, load, simulate
-    >>> from tempfile import TemporaryDirectory
-    >>> folder = TemporaryDirectory()
-    >>> path = simulate.memory_snapshot(folder.name + "/memory.pickle", seed=1)
-    >>> memory = load.memory(path, progress=False)
-    >>> folder.cleanup()
+    >>> from workbench import analyze, datasets, load
+    >>> memory = load.memory(datasets.path("memory-demo"), progress=False)
     >>> table = analyze.memory_peak(memory.memory)
-    >>> figure = memory_peak(table, source="simulated snapshot", synthetic=True)
+    >>> figure = memory_peak(table, source="memory-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     forward (torch/nn/modules/line…pt/job/model.py:41) holds 33 % of the peak of 455 MB on GPU 0 of
     rank 0
@@ -206,14 +198,10 @@ def memory_fragmentation(
 
     Examples
     --------
-    >>> from workbench import analyze, load, simulate
-    >>> from tempfile import TemporaryDirectory
-    >>> folder = TemporaryDirectory()
-    >>> path = simulate.memory_snapshot(folder.name + "/memory.pickle", seed=1, layers=12)
-    >>> memory = load.memory(path, progress=False)
-    >>> folder.cleanup()
+    >>> from workbench import analyze, datasets, load
+    >>> memory = load.memory(datasets.path("memory-demo"), progress=False)
     >>> table = analyze.memory_fragmentation(memory)
-    >>> figure = memory_fragmentation(table, source="simulated snapshot", synthetic=True)
+    >>> figure = memory_fragmentation(table, source="memory-demo", synthetic=True)
     >>> print(figure.layout.meta["claim"])
     GPU 0 of rank 0: 463 MB are free, 77.6 MB in one range
     """

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from workbench import analyze, simulate
+from data import make
+from workbench import analyze
 from workbench.errors import WorkbenchError
 from workbench.tables import JOB_OPERATIONS
 
@@ -13,7 +14,7 @@ SHAPE = (4, 3, 4, 5)
 
 @pytest.fixture(scope="module")
 def complete():
-    return simulate.pipeline_job({"sequence lengths": 0.3}, seed=5, shape=SHAPE).operations
+    return make.pipeline_job({"sequence lengths": 0.3}, seed=5, shape=SHAPE).operations
 
 
 def without(table, **where):
@@ -157,7 +158,7 @@ def test_without_sends_and_receives_the_order_of_computations_is_enough(complete
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 4, 2, 2), (1, 3, 5, 2), (3, 1, 4, 2)])
 def test_few_ranks_stages_or_micro_batches_are_no_special_case(shape):
-    job = simulate.pipeline_job(seed=1, shape=shape)
+    job = make.pipeline_job(seed=1, shape=shape)
     row = analyze.job_slowdown(job.operations).iloc[0]
     assert row["verdict"] == "no straggler"
     assert row["delay_ratio"] == pytest.approx(0, abs=1e-9)

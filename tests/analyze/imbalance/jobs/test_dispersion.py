@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from workbench import analyze, load, simulate
+from data import make
+from workbench import analyze, load
 
 SHAPE = (8, 4, 8, 6)
 
 
 def measured(causes, shape=SHAPE):
-    operations = simulate.pipeline_job(causes, seed=4, shape=shape).operations
+    operations = make.pipeline_job(causes, seed=4, shape=shape).operations
     return analyze.job_dispersion(operations).set_index("measure")
 
 
@@ -53,13 +54,13 @@ def test_means_over_steps_hide_what_is_random_but_not_what_stays():
 
 
 def test_a_measure_of_max_over_mean_is_exact():
-    operations = simulate.pipeline_job({"last stage": 1.5}, seed=4, shape=SHAPE).operations
+    operations = make.pipeline_job({"last stage": 1.5}, seed=4, shape=SHAPE).operations
     value = analyze.job_dispersion(operations).set_index("measure")["value_ratio"]
     assert value["compute of a stage"] == pytest.approx(1.5 / (4.5 / 4), rel=0.01)
 
 
 def test_shares_are_those_of_the_recorded_step():
-    operations = simulate.pipeline_job(seed=4, shape=SHAPE).operations
+    operations = make.pipeline_job(seed=4, shape=SHAPE).operations
     value = analyze.job_dispersion(operations).set_index("measure")["value_ratio"]
     steps = analyze.job_steps(operations)["actual_ns"].sum()
     computed = operations.loc[operations["micro_batch"].notna(), "dur_ns"].sum()

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data.make._imbalance import pipeline_job as engine
 from workbench import analyze, load, plot
 from workbench.errors import WorkbenchError
-from workbench.simulate._imbalance import pipeline_job as engine
 from workbench.tables import JOB_OPERATIONS
 
 SHAPE = (8, 4, 8, 6)
 # The function hides its module of the same name.
-DRAW = import_module("workbench.simulate._imbalance.pipeline_job")._durations
+DRAW = import_module("data.make._imbalance.pipeline_job")._durations
 
 
 def recorded(change=lambda durations, size: None, causes=None, shape=SHAPE):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from workbench import analyze, load, simulate
+from data import make
+from workbench import analyze, load
 from workbench.errors import WorkbenchError
 
 SHAPE = (4, 3, 6, 4)
@@ -11,7 +12,7 @@ SHAPE = (4, 3, 6, 4)
 
 @pytest.fixture(scope="module")
 def job():
-    return simulate.pipeline_job({"slow worker": 1.5}, seed=2, shape=SHAPE)
+    return make.pipeline_job({"slow worker": 1.5}, seed=2, shape=SHAPE)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def test_what_is_not_there_is_refused_with_what_is(job, choice, what):
 
 
 def test_micro_batches_carry_the_correlation_of_the_verdict(job):
-    operations = simulate.pipeline_job({"sequence lengths": 0.4}, seed=2, shape=SHAPE).operations
+    operations = make.pipeline_job({"sequence lengths": 0.4}, seed=2, shape=SHAPE).operations
     table = analyze.job_micro_batches(operations)
     assert len(table) == 4 * 6 * 4
     correlation = analyze.job_slowdown(operations)["forward_backward_correlation"].iloc[0]
@@ -109,7 +110,7 @@ def test_micro_batches_carry_the_correlation_of_the_verdict(job):
 
 
 def test_interleaved_chunks_are_added_up_by_micro_batch():
-    operations = simulate.pipeline_job(
+    operations = make.pipeline_job(
         {"sequence lengths": 0.4}, seed=2, shape=(6, 2, 4, 3, 2)
     ).operations
     table = analyze.job_micro_batches(operations)

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from workbench import analyze, load, simulate
+from data import make
+from workbench import analyze, load
 from workbench.analyze._imbalance.jobs import stragglers
 from workbench.analyze._imbalance.jobs.arranged import arranged
 from workbench.errors import WorkbenchError
@@ -103,7 +104,7 @@ def test_every_step_of_a_real_job_is_replayed_as_published(real_data, name):
 
 @pytest.mark.parametrize("shape", [(1, 3, 4, 2), (2, 2, 4, 3), (5, 3, 4, 2), (2, 2, 4, 2, 2)])
 def test_replaying_all_ranks_at_once_is_replaying_one_after_the_other(shape, monkeypatch):
-    job = arranged(simulate.pipeline_job({"sequence lengths": 0.5}, seed=1, shape=shape).operations)
+    job = arranged(make.pipeline_job({"sequence lengths": 0.5}, seed=1, shape=shape).operations)
     monkeypatch.setattr(stragglers, "_MOST_CELLS", 3 * 2 * len(job.keys) * len(job.steps))
     for stage in [*job.stages, None]:
         on_stage = np.array([stage in {None, key.stage} for key in job.keys])[:, None, None]
@@ -197,12 +198,12 @@ def test_an_unknown_part_is_refused():
 def test_correlated_micro_batches_that_cost_nothing_are_not_the_cause():
     """Lengths that differ by a little correlate as much as any; the last stage is what costs."""
     shape = (2, 4, 8, 6)
-    job = simulate.pipeline_job({"last stage": 1.5, "sequence lengths": 0.05}, seed=3, shape=shape)
+    job = make.pipeline_job({"last stage": 1.5, "sequence lengths": 0.05}, seed=3, shape=shape)
     row = analyze.job_slowdown(job.operations).iloc[0]
     assert row["within_rank_correlation"] > 0.9
     assert row["micro_batches_ratio"] < 0.2
     assert row["verdict"] == "last stage"
-    uneven = simulate.pipeline_job({"sequence lengths": 0.6}, seed=3, shape=shape)
+    uneven = make.pipeline_job({"sequence lengths": 0.6}, seed=3, shape=shape)
     row = analyze.job_slowdown(uneven.operations).iloc[0]
     assert row["micro_batches_ratio"] > 0.8
     assert row["verdict"] == "sequence lengths"

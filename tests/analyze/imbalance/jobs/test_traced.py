@@ -5,7 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from workbench import analyze, load, simulate
+from data import make
+from workbench import analyze, load
 from workbench.errors import WorkbenchError
 
 SHORT = {
@@ -22,7 +23,7 @@ SHAPE = (RANKS, STAGES, BATCHES, STEPS)
 
 def job(causes=None):
     """Simulate a job; keep what stands in its traces."""
-    rows = simulate.pipeline_job(causes, seed=5, shape=SHAPE).operations
+    rows = make.pipeline_job(causes, seed=5, shape=SHAPE).operations
     rows = rows[rows["operation"].isin(list(SHORT))]
     return rows.assign(operation=rows["operation"].cat.remove_unused_categories())
 

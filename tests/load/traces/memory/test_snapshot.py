@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import load, simulate
+from data import make
+from data.make import Frame, MemoryAllocator
+from workbench import load
 from workbench.errors import LoadError
 from workbench.load._traces.memory import stacks
 from workbench.load.kinds import kinds_of
-from workbench.simulate import Frame, MemoryAllocator
 from workbench.tables import MEMORY, MEMORY_BLOCKS
 
 STACK = (Frame("empty", "torch/x.py", 1), Frame("main", "train.py", 7))
@@ -185,7 +186,7 @@ def test_an_address_above_what_a_float_holds_stays_exact_beside_a_missing_one(re
 
 
 def test_steps_come_from_the_marks_of_the_profiler(tmp_path):
-    path = simulate.memory_snapshot(tmp_path / "rank0.pickle", seed=1, steps=3)
+    path = make.memory_snapshot(tmp_path / "rank0.pickle", seed=1, steps=3)
     recording = load.memory(path)
     assert recording.is_synthetic
     assert sorted(recording.memory["step"].dropna().unique()) == [0, 1, 2]
@@ -194,7 +195,7 @@ def test_steps_come_from_the_marks_of_the_profiler(tmp_path):
 
 def test_ranks_come_from_names_and_a_folder_is_one_job(tmp_path):
     for rank in (0, 1):
-        simulate.memory_snapshot(tmp_path / f"rank{rank}_snapshot.pickle", seed=rank)
+        make.memory_snapshot(tmp_path / f"rank{rank}_snapshot.pickle", seed=rank)
     recording = load.memory(tmp_path)
     assert recording.memory["rank"].unique().tolist() == [0, 1]
     assert kinds_of(tmp_path) == {"memory snapshots"}
@@ -230,7 +231,7 @@ def test_what_is_no_snapshot_says_why(tmp_path, content, message):
 
 
 def test_a_snapshot_that_was_cut_is_refused_and_a_packed_one_is_read(tmp_path):
-    path = simulate.memory_snapshot(tmp_path / "rank0.pickle", seed=1)
+    path = make.memory_snapshot(tmp_path / "rank0.pickle", seed=1)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(LoadError, match="cut off"):

@@ -1,0 +1,1 @@
+"""Make: embedding outputs."""

@@ -1,0 +1,1 @@
+"""Make: jobs that fail or hang."""

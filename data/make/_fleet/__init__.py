@@ -1,0 +1,1 @@
+"""Make: one job in traces, power, failure and step logs."""

@@ -1,0 +1,1 @@
+"""Make: loads that are unequal."""

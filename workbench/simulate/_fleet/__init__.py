@@ -1,1 +1,0 @@
-"""Simulate: the joined view of steps, incidents, power and traces."""
