@@ -1,14 +1,11 @@
 """Explorers of fault injection: every rule can be changed, and none of them is hidden."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from tests.analyze.conftest import injected, skewed_truth
+from tests.analyze.conftest import skewed_truth
 from workbench import analyze, explore
 from workbench._shared.fixed_injections import FixedInjections
-from workbench.errors import WorkbenchError
-from workbench.tables import DETECTOR_TRIALS
 
 
 @pytest.fixture(scope="module")
@@ -53,22 +50,6 @@ def test_pvf_by_bit_shows_components_and_the_tensors_of_one(truth, title):
     assert explorer.figure().layout.yaxis.ticktext == ("bot.0.weight", "bot.0.bias")
 
 
-def test_pvf_by_flips_shows_one_component(title):
-    campaigns = []
-    for flips in (1, 8):
-        places = [
-            {"component": "top", "layer": "top.0", "param": "top.0.weight", "elem": n, "bit": 4 * n}
-            for n in range(flips)
-        ]
-        row = {"flips": places, "component": "top", "dtype": "fp32"}
-        rows = [row | {"sdc_count": flips * (1 + n % 5)} for n in range(40)]
-        campaigns.append(injected(*rows, campaign_id=f"f{flips}", flip_count=flips))
-    explorer = explore.pvf_by_flips(campaigns)
-    assert title(explorer) == "In doubt: top, fp32: 3 % go wrong at 1 flip, 24 % at 8"
-    explorer.controls["component"].value = "top"
-    assert explorer.message.value == ""
-
-
 def test_interval_funnel_grows_by_500_sites(truth, title):
     explorer = explore.interval_funnel(truth)
     assert explorer.controls["component"].value == "top"
@@ -95,26 +76,6 @@ def test_pvf_protection_protects_elements_bits_or_tensors(truth, title):
     explorer.controls["unit"].value = "bits"
     explorer.controls["part"].value = "top"
     assert title(explorer).startswith("Protecting 2 of 32 bits of top (the last: bit 25)")
-
-
-def trials():
-    rng = np.random.default_rng(1)
-    clean = pd.DataFrame({"residual": 1e-7 * rng.random(200), "is_faulty": False})
-    faulty = pd.DataFrame({"residual": 10.0 ** rng.uniform(-6, -2, 200), "is_faulty": True})
-    table = pd.concat([clean, faulty], ignore_index=True).assign(
-        detector="checksum", place="table row", bit=3, is_effective=lambda t: t["is_faulty"],
-        output_change=0.1,
-    )  # fmt: skip
-    return DETECTOR_TRIALS.check(DETECTOR_TRIALS.cast(table))
-
-
-def test_detector_tolerance_starts_where_no_alarm_is_false(title):
-    explorer = explore.detector_tolerance(trials(), tolerances=(0, 1e-7, 1e-5, 1e-3))
-    assert title(explorer).startswith("At a tolerance of 1e-07 100 % of the faults are detected")
-    explorer.controls["tolerance"].value = 1e-3
-    assert "0.001" in title(explorer)
-    with pytest.raises(WorkbenchError, match="no trial has a fault that changed the output"):
-        explore.detector_tolerance(trials().query("not is_faulty"))
 
 
 def live(everything, **options):

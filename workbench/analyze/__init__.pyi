@@ -13,7 +13,6 @@ from ._traces.by_rank import by_rank as by_rank
 from ._traces.breakdown import time_breakdown as time_breakdown
 from ._traces.clocks import align_clocks as align_clocks, clocks as clocks
 from ._traces.collectives import (
-    blame as blame,
     collective_waits as collective_waits,
     collectives as collectives,
     straggler_attribution as straggler_attribution,
@@ -21,7 +20,6 @@ from ._traces.collectives import (
 from ._traces.diff import trace_diff as trace_diff
 from ._traces.idle import idle_time as idle_time
 from ._traces.inference import (
-    graph_kernels as graph_kernels,
     inference_iterations as inference_iterations,
     inference_summary as inference_summary,
 )
@@ -33,12 +31,10 @@ from ._traces.kernels import (
 from ._traces.late_arrivals import late_arrivals as late_arrivals
 from ._traces.launches import launches as launches
 from ._traces.launches import copy_bandwidth as copy_bandwidth
-from ._traces.kernels import operators as operators
 from ._traces.breakdown import communication_overlap as communication_overlap
 from ._traces.memory import (
     memory_fragmentation as memory_fragmentation,
     memory_peak as memory_peak,
-    memory_steps as memory_steps,
     memory_timeline as memory_timeline,
 )
 from ._traces.modules import model_tree as model_tree, phases as phases
@@ -181,7 +177,6 @@ from ._pvf.interval_coverage import (
 )
 from ._pvf.protection import pvf_mitigation as pvf_mitigation
 from ._pvf.views import outcome_shares as outcome_shares
-from ._pvf.cluster_intervals import proportion as proportion
 from ._pvf.protection import pvf_protection as pvf_protection
 from ._pvf.running import pvf_running as pvf_running
 from ._pvf.allocation import (

@@ -17,12 +17,10 @@ from .failures import (
     spares as spares,
 )
 from .faults import (
-    detector_tolerance as detector_tolerance,
     injection_sample_sizes as injection_sample_sizes,
     interval_funnel as interval_funnel,
     pvf as pvf,
     pvf_by_bit as pvf_by_bit,
-    pvf_by_flips as pvf_by_flips,
     pvf_protection as pvf_protection,
     pvf_running as pvf_running,
 )

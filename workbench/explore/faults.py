@@ -1,14 +1,13 @@
-"""Explore fault injection: vulnerability factors, protection, detectors and sample sizes."""
+"""Explore fault injection: vulnerability factors, protection and sample sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import ipywidgets as widgets
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -18,69 +17,6 @@ from workbench.errors import WorkbenchError
 from workbench.explore.live import Chunks, LiveExplorer
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers, slider
 from workbench.tables import ExhaustiveInjections, Injections, as_source
-
-# Explore the tolerance of a detector: what it catches against false alarms.
-
-_TOLERANCES = (0.0, *(10.0 ** (step / 2) for step in range(-16, -3)))
-
-
-def detector_tolerance(
-    trials: pd.DataFrame,
-    *,
-    tolerances: Sequence[float] = _TOLERANCES,
-    source: str = "",
-    synthetic: bool = False,
-) -> Explorer:
-    """Move the tolerance; read off the share of faults detected and that of false alarms.
-
-    Starts at the smallest tolerance without a false alarm.
-
-    Parameters
-    ----------
-    trials
-        Table :data:`workbench.tables.DETECTOR_TRIALS`.
-    tolerances
-        Residuals that the control offers.
-    source, synthetic
-        Where the trials come from; whether the data was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        A control above :func:`workbench.plot.detector_tolerance`.
-
-    Raises
-    ------
-    WorkbenchError
-        If no fault changed an output.
-
-    Examples
-    --------
-    >>> from workbench import datasets
-    >>> import pandas as pd
-    >>> trials = pd.read_parquet(datasets.path("pvf-demo") / "detectors.parquet")
-    >>> explorer = detector_tolerance(trials, source="pvf-demo", synthetic=True)
-    >>> print(explorer.title())
-    At a tolerance of 3.16e-07 100 % of the faults are detected, 0 % false alarms
-    """
-    table = analyze.detector_tolerance(trials, tolerances=tolerances)
-    if table.empty:
-        msg = "no trial has a fault that changed the output; a detector needs some to catch"
-        raise WorkbenchError(msg)
-    alarms = table.groupby("tolerance")["false_alarm_share"].max()
-    quiet = alarms[alarms == 0]
-    offered = np.sort(table["tolerance"].unique()).tolist()
-    start = float(quiet.index.min()) if len(quiet) else offered[-1]
-
-    def draw(*, tolerance: float) -> go.Figure:
-        return plot.detector_tolerance(
-            table, at_tolerance=tolerance, source=source, synthetic=synthetic
-        )
-
-    return Explorer(
-        draw, tolerance=slider("tolerance", [(f"{value:.3g}", value) for value in offered], start)
-    )
-
 
 # Explore how many sites to inject for a wanted error.
 
@@ -293,44 +229,6 @@ def pvf_by_bit(
         draw,
         component=choice("component", parameters["component"].unique()),
         nan_policy=not_finite(),
-    )
-
-
-def pvf_by_flips(injections: Injections, *, source: str = "", synthetic: bool = False) -> Explorer:
-    """Choose a component and how outputs not finite count; see what more flips do.
-
-    Parameters
-    ----------
-    injections
-        Results of campaigns that differ in their numbers of flips, perhaps in their types.
-    source, synthetic
-        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.pvf_by_flips`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "flips")
-    >>> explorer = pvf_by_flips(injections, source="pvf-demo", synthetic=True)
-    >>> print(explorer.title())
-    top, bf16: 1.4 % go wrong at 1 flip, 44.2 % at 128
-    """
-
-    @cache
-    def table(nan_policy: Any) -> pd.DataFrame:
-        return analyze.pvf_by_flips(injections, nan_policy=nan_policy)
-
-    def draw(*, component: str, nan_policy: str) -> go.Figure:
-        rows = chosen_rows(table(nan_policy), component=component)
-        return plot.pvf_by_flips(rows, source=source, synthetic=synthetic)
-
-    components = table("wrong")["component"]
-    return Explorer(
-        draw, component=choice("component", components.unique()), nan_policy=not_finite()
     )
 
 

@@ -17,30 +17,23 @@ from ._traces.breakdown import (
 )
 from ._traces.breakdown import clocks as clocks
 from ._traces.collectives import (
-    blame as blame,
     straggler_attribution as straggler_attribution,
     collective_waits as collective_waits,
     collectives as collectives,
 )
-from ._traces.memory import (
-    memory_fragmentation as memory_fragmentation,
-    memory_peak as memory_peak,
-    memory_timeline as memory_timeline,
-)
+from ._traces.memory import memory_peak as memory_peak, memory_timeline as memory_timeline
 from ._traces.inference import inference_iterations as inference_iterations
 from ._traces.kernels import trace_diff as trace_diff
 from ._traces.breakdown import idle_time as idle_time
 from ._traces.kernels import (
     kernel_kinds as kernel_kinds,
     kernels as kernels,
-    operators as operators,
 )
 from ._traces.collectives import late_arrivals as late_arrivals
 from ._traces.modules import model_tree as model_tree, phases as phases
 from ._traces.launches import (
     copy_bandwidth as copy_bandwidth,
     launches as launches,
-    queue_length as queue_length,
 )
 from ._traces.timeline import timeline as timeline, timeline_live as timeline_live
 
@@ -102,7 +95,6 @@ from ._failures.lifetimes import survival as survival
 # Fault injection
 from ._pvf.estimates import pvf_by_bit as pvf_by_bit
 from ._pvf.exposure import pvf_by_flips as pvf_by_flips
-from ._pvf.protection import detector_tolerance as detector_tolerance
 from ._pvf.estimates import pvf as pvf
 from ._pvf.exposure import pvf_exposure as pvf_exposure
 from ._pvf.sampling import (

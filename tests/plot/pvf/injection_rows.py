@@ -92,12 +92,3 @@ def injection_sample_sizes(rank, n):
         "pvf": 0.01, "error": 0.1, "error_kind": "relative", "confidence_level": 0.95,
         "site_count": 10.0 ** (n % 6) if n % 4 != 3 else None, "expected_event_count": 5.0,
     }  # fmt: skip
-
-
-def detector_tolerance(rank, n):
-    return {
-        "detector": HOSTILE, "place": f"{HOSTILE}{rank % 3}", "tolerance": 1e-7 * n,
-        "fault_count": 100, "detected_share": 1 / (n + 1), "detected_low": 0.0,
-        "detected_high": 1.0, "clean_count": 100, "false_alarm_share": 0.5 / (n + 1),
-        "false_alarm_high": 1.0,
-    }  # fmt: skip

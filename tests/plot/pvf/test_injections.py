@@ -6,7 +6,6 @@ import pytest
 from workbench import plot
 from workbench.errors import TableError
 from workbench.tables import (
-    DETECTOR_TOLERANCE,
     INJECTION_SAMPLE_SIZES,
     INTERVAL_COVERAGE,
     INTERVAL_FUNNEL,
@@ -281,21 +280,3 @@ def test_confidences_that_differ_have_bars_of_their_own(build):
     one = plot.injection_sample_sizes(build(INJECTION_SAMPLE_SIZES, rows[:2]))
     assert "at 80 % confidence" in said(one)
     assert one.data[0].name == "Neyman, one input, ±10 %"
-
-
-def tolerances(build):
-    rows = [
-        {"detector": "embedding_bag_checksum", "place": place, "tolerance": tolerance,
-         "fault_count": 100, "detected_share": share, "detected_low": 0.0, "detected_high": 1.0,
-         "clean_count": 100, "false_alarm_share": alarms, "false_alarm_high": 1.0}
-        for place, shares in (("high nibble", (1, 1, 1)), ("low nibble", (1, 1, 0.39)))
-        for tolerance, share, alarms in zip((1e-7, 1e-6, 1e-5), shares, (0.125, 0, 0), strict=True)
-    ]  # fmt: skip
-    return build(DETECTOR_TOLERANCE, rows)
-
-
-def test_a_tolerance_is_read_off(build):
-    quiet = plot.detector_tolerance(tolerances(build)).layout.meta["claim"]
-    assert quiet == "At a tolerance of 1e-06 100 % of the faults are detected, 0 % false alarms"
-    coarse = plot.detector_tolerance(tolerances(build), at_tolerance=1e-5).layout.meta["claim"]
-    assert "39 % (low nibble) to 100 % (high nibble) are detected" in coarse
