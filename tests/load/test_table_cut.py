@@ -19,7 +19,6 @@ CAUSES = "cause,category,failure_count\nFaulty GPU,gpu,148\nNetwork switch,netwo
 TABLES = (
     "table,row_count,dim_count,pooling_ratio,element_bytes\na,1000,64,1.5,4\nb,2000,128,20,16\n"
 )
-LIVES = "node,is_failure,lifetime_h\nn1,true,4096.5\nn2,false,8192\n"
 GEMMS = "gpu,dtype,m,n,k,time_us\nH100,half,64,64,64,4096.5\nH100,half,128,64,64,8192.5\n"
 COLLECTIVES = (
     "gpu,collective,rank_count,size_bytes,time_us\n"
@@ -32,7 +31,6 @@ READERS = {
     "topology": (load.power_topology, TREE, "limit_w"),
     "causes": (load.cause_counts, CAUSES, "failure_count"),
     "embedding tables": (load.embedding_tables, TABLES, "element_bytes"),
-    "lifetimes": (load.lifetimes, LIVES, "lifetime_h"),
     "matrix products": (partial(load.gemm_times, dtypes=["half"]), GEMMS, "dur_ns"),
     "collectives": (load.collective_times, COLLECTIVES, "dur_ns"),
 }
@@ -65,7 +63,7 @@ def test_a_cut_in_a_row_never_makes_another_number_and_is_told_or_refused(name, 
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in READERS if name not in ("iterations", "collectives", "lifetimes")]
+    "name", [name for name in READERS if name not in ("iterations", "collectives")]
 )
 def test_a_number_at_the_end_of_a_small_table_is_refused_with_its_line(name, tmp_path):
     read, text, _ = READERS[name]

@@ -19,8 +19,7 @@ FREE = {
     "iteration_errors": "it states how far off predictions were, whatever was doubted of them",
     "collectives": "who was last is doubted, and the title is about bandwidth",
 }
-OF_A_TABLE = ("failure_rates", "recurrence", "survival", "lemon_nodes", "mttf_by_size")
-OF_A_TABLE += ("cause_shares",)
+OF_A_TABLE = ("failure_rates", "lemon_nodes", "cause_shares")
 
 
 def table_of(noun):

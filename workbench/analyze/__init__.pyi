@@ -121,8 +121,6 @@ from ._failures.goodput_model.at_scale import (
 )
 from ._failures.goodput_model.at_scale import (
     goodput_ladder as goodput_ladder,
-    goodput_sensitivity as goodput_sensitivity,
-    goodput_sweep as goodput_sweep,
 )
 from ._failures.goodput_model.checkpoints import (
     checkpoint_curve as checkpoint_curve,
@@ -137,7 +135,6 @@ from ._failures.goodput_model.goodput import (
 )
 from ._failures.goodput_model.checkpoints import spares as spares, with_spares as with_spares
 from ._failures.goodput_model.inputs import goodput_inputs as goodput_inputs
-from ._failures.goodput_model.replay_sweep import goodput_replay_sweep as goodput_replay_sweep
 from ._failures.goodput_model.windows import (
     goodput_mean as goodput_mean,
     goodput_replay as goodput_replay,
@@ -147,7 +144,6 @@ from ._failures.goodput_model.startup import (
     startup_goodput as startup_goodput,
     with_startup as with_startup,
 )
-from ._failures.hang.checklist import fault_checklist as fault_checklist
 from ._failures.hang.suspects import flight_positions as flight_positions
 from ._failures.hang.suspects import flight_suspects as flight_suspects
 from ._failures.hang.waits import flight_waits as flight_waits
@@ -155,15 +151,12 @@ from ._failures.causes import incident_counts as incident_counts, incidents as i
 from ._failures.job_failures import (
     crash_loops as crash_loops,
     job_failures as job_failures,
-    job_sizes as job_sizes,
 )
 from ._failures.lemon_nodes import lemon_nodes as lemon_nodes
 from ._failures.lemon_nodes import Lemons as Lemons, lemon_recall as lemon_recall
-from ._failures.lifetimes import failure_gaps as failure_gaps, lifetimes as lifetimes
 from ._failures.failure_times import mttf_by_size as mttf_by_size
-from ._failures.recurrence import failure_trend as failure_trend, recurrence as recurrence
+from ._failures.failure_trend import failure_gaps as failure_gaps, failure_trend as failure_trend
 from ._failures.causes import reported_by as reported_by
-from ._failures.lifetimes import survival as survival, weibull as weibull
 from ._failures.failure_rows import watched_throughout as watched_throughout
 
 # Fault injection

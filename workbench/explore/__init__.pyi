@@ -8,9 +8,7 @@ from .communication import (
     startup_goodput as startup_goodput,
 )
 from .failures import (
-    cause_shares as cause_shares,
     checkpoint_curve as checkpoint_curve,
-    expected_ettr as expected_ettr,
     flight_suspects as flight_suspects,
     incidents as incidents,
     lemon_nodes as lemon_nodes,
@@ -27,7 +25,6 @@ from .faults import (
 from ._goodput import (
     goodput as goodput,
     goodput_at_scale as goodput_at_scale,
-    goodput_sweep as goodput_sweep,
     goodput_windows as goodput_windows,
 )
 from .imbalance import (

@@ -23,7 +23,6 @@ from ._imbalance.reuse_histogram import reuse_histogram as reuse_histogram
 from ._failures.cause_counts import cause_counts as cause_counts
 from ._failures.flight_dumps.reader import flight_recorder as flight_recorder
 from ._failures.formats.failure_table import failure_table as failure_table
-from ._failures.lifetimes import lifetimes as lifetimes
 from ._failures.reader import failures as failures
 
 # Fault injection

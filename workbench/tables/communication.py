@@ -178,20 +178,6 @@ PLACE_BANDWIDTH = table("""
     doubt: str - why the pair itself may be faster
 """)
 
-FAULT_CHECKLIST = table("""
-    fault_checklist: One row per kind of fault: whether a flight-recorder dump alone can show it,
-    and whether these dumps do.
-
-    kind: str - kind of fault
-    scope: str - rank, job or slow
-    visible: str - in a dump alone: yes, in part or no
-    reasons: str - reasons of `flight_suspects` that stand for it, ;-separated
-    needs: str - what tells more, e.g. the kernel log; empty if nothing else is needed
-    verdict: str - found, possible (a reason fits this kind and others), not found, cannot be seen,
-        or not asked (no dumps)
-    ranks: str - suspected ranks, comma separated
-""")
-
 
 # Tables about a compressed exchange: embedding outputs, their bounds, bytes sent, speed-up.
 
