@@ -123,11 +123,9 @@ DOORS = {
     "iterations": Door(load.iterations, _sums),
     "collectives": Door(lambda path: load.collective_times(path, gpus=["H100"]), _sums),
     "reuse": Door(load.reuse_histogram, _sums),
-    "topology": Door(load.power_topology, lambda frame: {"rows": float(len(frame))}),
     "causes": Door(load.cause_counts, _sums),
     "embeddings": Door(load.embedding_tables, _sums),
     "outputs": Door(load.embedding_outputs, lambda read: {"tables": float(len(read.arrays))}),
-    "places": Door(load.rank_places, lambda frame: {"rows": float(len(frame))}),
     "regions": Door(load.regions, lambda read: {}),
     "losses": Door(load.local_training_losses, _sums),
     "gemms": Door(lambda path: load.gemm_times(path, gpus=["X"], dtypes=None), _sums),
@@ -155,7 +153,7 @@ _DOORS = (
     ("failures-demo/synthetic_*", "failures"),
     ("hang-demo/synthetic_*", "flight_recorder"), ("imbalance-demo/*lengths*", "lengths"),
     ("imbalance-demo/*job.parquet", "job"), ("pvf-truth/*.parquet", "exhaustive"),
-    ("pvf-demo/sfi/*", "injections"), ("published/power_trees.csv", "topology"),
+    ("pvf-demo/sfi/*", "injections"),
     ("published/*incidents*", "causes"), ("failures-kmsg/*", "failures"),
     ("failures-slurm/*", "failures"), ("failures-spot/*", "failures"),
     ("flight-recorder/*", "flight_recorder"), ("iterations-vtrain/*", "iterations"),
@@ -191,7 +189,6 @@ def _tables() -> list[Seed]:
     numbers = range(24)
     tables = {
         "embeddings": ("table,row_count,dim_count,pooling_ratio,element_bytes", "t{n},1{n}0,64,2.5,4"),
-        "places": ("rank,node,rail,switch", "{n},n{half},{odd},s0"),
         "gemms": ("gpu,dtype,m,n,k,latency", "X,bfloat16,1{n},{n}2,3,0.5{n}"),
         "collectives": ("collective,rank_count,size_bytes,dur_ns,gpu", "AllReduce,8,64{n},5{n},H100"),
         "failure_table": ("time,node,cause,rank", "2025-01-01T00:{n:02d}:00Z,n{n},gpu,{n}"),

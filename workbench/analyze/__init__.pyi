@@ -21,7 +21,6 @@ from ._traces.diff import trace_diff as trace_diff
 from ._traces.idle import idle_time as idle_time
 from ._traces.inference import (
     inference_iterations as inference_iterations,
-    inference_summary as inference_summary,
 )
 from ._traces.kernels import (
     kernel_kinds as kernel_kinds,
@@ -39,7 +38,6 @@ from ._traces.memory import (
 )
 from ._traces.modules import model_tree as model_tree, phases as phases
 from ._traces.launches import queue_length as queue_length, queue_summary as queue_summary
-from ._traces.breakdown import step_breakdown as step_breakdown
 from ._traces.breakdown import step_times as step_times
 from ._traces.windows import telling_ranks as telling_ranks
 from ._traces.windows import event_links as event_links, telling_windows as telling_windows
@@ -100,11 +98,7 @@ from ._imbalance.table_sharding import (
     table_sharding as table_sharding,
 )
 from ._imbalance.pipeline import training_speed as training_speed
-from ._imbalance.workload import (
-    crossover as crossover,
-    crossover_from_flops as crossover_from_flops,
-    workload as workload,
-)
+from ._imbalance.workload import crossover_from_flops as crossover_from_flops, workload as workload
 
 # Failures and goodput
 from ._failures.causes import cause_shares as cause_shares
@@ -119,9 +113,7 @@ from ._failures.goodput_model.at_scale import (
     failure_interval_of as failure_interval_of,
     goodput_at_scale as goodput_at_scale,
 )
-from ._failures.goodput_model.at_scale import (
-    goodput_ladder as goodput_ladder,
-)
+from ._failures.goodput_model.at_scale import goodput_ladder as goodput_ladder
 from ._failures.goodput_model.checkpoints import (
     checkpoint_curve as checkpoint_curve,
     checkpoint_optimum as checkpoint_optimum,
@@ -148,10 +140,7 @@ from ._failures.hang.suspects import flight_positions as flight_positions
 from ._failures.hang.suspects import flight_suspects as flight_suspects
 from ._failures.hang.waits import flight_waits as flight_waits
 from ._failures.causes import incident_counts as incident_counts, incidents as incidents
-from ._failures.job_failures import (
-    crash_loops as crash_loops,
-    job_failures as job_failures,
-)
+from ._failures.job_failures import crash_loops as crash_loops, job_failures as job_failures
 from ._failures.lemon_nodes import lemon_nodes as lemon_nodes
 from ._failures.lemon_nodes import Lemons as Lemons, lemon_recall as lemon_recall
 from ._failures.failure_times import mttf_by_size as mttf_by_size

@@ -144,8 +144,8 @@ RANK_PLACES = table("""
     rail: Int32? >=0 - adapter of the node that the rank uses, as numbered on every node; missing if
         not recorded
     switch: str? - switch (or pod) of the node; missing if not recorded
-    basis: str - topology file, host name in the trace, or host name in the file name; and what is
-        doubtful
+    basis: str - host name in the trace or in the file name, or where else places come from; and
+        what is doubtful
 """)
 
 COLLECTIVE_SCOPES = table("""

@@ -344,21 +344,6 @@ INFERENCE_ITERATIONS = table("""
     doubt: str - why it may be no iteration
 """)
 
-INFERENCE_SUMMARY = table("""
-    inference_summary: One row per rank and phase: its share of the time, of which gaps.
-
-    rank: int32 >=0 - global rank
-    phase: str - prefill, decode, mixed or unknown
-    iteration_count: int64 >=1 - iterations
-    period_ns: int64 >=0 - their time, each until the next begins
-    time_share: Float64? 0..1 - of that of all phases of the rank
-    idle_share: Float64? 0..1 - of the period: no GPU work inside an iteration
-    gap_share: Float64? 0..1 - of the period: no GPU work between iterations
-    token_count: Int64? >=0 - tokens of prefill and decode; missing if one iteration tells none
-    tokens_per_s: Float64? >=0 - tokens / period [1/s]
-    doubt: str - why these may be no iterations
-""")
-
 
 # Tables of GPU memory: what the allocator did, what it held, and what that cost.
 

@@ -12,7 +12,7 @@ from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import measure_within
 from workbench.analyze._lib.rows import MISSING, Ints, Work
 from workbench.analyze._lib.scopes import per_rank
-from workbench.tables import INFERENCE_ITERATIONS, INFERENCE_SUMMARY
+from workbench.tables import INFERENCE_ITERATIONS
 
 _COUNT = r"\((?:sq)?(?P<{}_tokens>\d{{1,12}})[^)]*\)"
 # The annotations that tell most come first: they stand around the others.
@@ -263,45 +263,3 @@ def _of_marks(events: pd.DataFrame, table: pd.DataFrame, marks: pd.DataFrame) ->
         told.append((name, engine, mark.phase, _ALONE * (mark is replayed), *mark.counts))
     columns = ["name", "engine", "phase", "doubt", *(f"{count}_count" for count in _COUNTS)]
     return pd.DataFrame(told, columns=columns, index=table.index)
-
-
-def inference_summary(iterations: pd.DataFrame) -> pd.DataFrame:
-    """Add up iterations by phase: who takes the time, what is lost between them, tokens per second.
-
-    Parameters
-    ----------
-    iterations
-        Table :data:`workbench.tables.INFERENCE_ITERATIONS`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.INFERENCE_SUMMARY`, by rank, longest phase first.
-
-    Notes
-    -----
-    Periods of a rank add up to its time, so shares add up to 1. Every rank of a tensor-parallel
-    group serves the same tokens: rates of ranks must not be added up.
-    """
-    INFERENCE_ITERATIONS.check(iterations)
-    counts = ["context_token_count", "generation_token_count"]
-    rows = iterations.assign(
-        tokens=iterations[counts].sum(axis=1, skipna=False), phase=iterations["phase"].astype(str),
-        is_told=iterations[counts].notna().all(axis=1),
-    )  # fmt: skip
-    keys = ["rank", "phase"]
-    table = rows.groupby(keys, as_index=False).agg(
-        iteration_count=("iteration", "size"), period_ns=("period_ns", "sum"),
-        idle_ns=("idle_ns", "sum"), gap_ns=("gap_ns", "sum"), token_count=("tokens", "sum"),
-        is_told=("is_told", "all"), doubt=("doubt", "max"),
-    )  # fmt: skip
-    total = table.groupby("rank")["period_ns"].transform("sum")
-    table["token_count"] = table["token_count"].astype("Int64").where(table["is_told"])
-    for name, amount, of in (
-        ("time_share", "period_ns", total), ("idle_share", "idle_ns", table["period_ns"]),
-        ("gap_share", "gap_ns", table["period_ns"]),
-        ("tokens_per_s", "token_count", table["period_ns"] / 1e9),
-    ):  # fmt: skip
-        table[name] = arrays.shares(table[amount], of)
-    order = table.sort_values(["rank", "period_ns"], ascending=[True, False], ignore_index=True)
-    return INFERENCE_SUMMARY.of(order)
