@@ -28,7 +28,7 @@ FAILURES = table("""
     replica: Int32? >=0 - data-parallel replica
     job: str? - job as its scheduler numbers it
     kind: str - who reported it: xid, sxid, amdgpu, kernel (of its host, network or disks), slurm,
-        slurmstepd, torchelastic, nccl, nvrx, torchft, goodput, kubernetes, dcgm, spot or megatron
+        slurmstepd, torchelastic, nccl, nvrx, torchft, goodput, kubernetes, dcgm or megatron
     code: str? - code of that reporter: 79, NODE_FAIL, ...
     cause: str - what failed, in words: GPU has fallen off the bus
     category: str - gpu, gpu memory, nvlink, network, host, storage, software, scheduler, planned,

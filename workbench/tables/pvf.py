@@ -15,7 +15,7 @@ CAMPAIGN = table("""
     campaign: One row per campaign: what was injected into what, and what counts as wrong.
 
     campaign_id: str - name of the campaign; the key of every other table
-    tool: str - what injected: workbench, SFIadvancedmodels, pytorchALFI, ...
+    tool: str - what injected: workbench, pytorchALFI, NVBitFI, ...
     tool_version: str? - its version
     model_name: str? - model
     model_sha: str? - sha256 of the names, shapes and weights

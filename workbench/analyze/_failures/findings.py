@@ -304,11 +304,7 @@ def leading_cause(
         confidence=confidence,
         evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
         next_step=_actions(rows["action"].replace("none", None), 1)
-        or (
-            "save a checkpoint on the termination notice; spread over zones with fewer reclaims"
-            if (rows["kind"] == "spot").all()
-            else "look at what its hosts have in common"
-        ),
+        or "look at what its hosts have in common",
     )
 
 
