@@ -5,7 +5,6 @@ from ._fleet.comparison_page import (
     run_comparison_page as run_comparison_page,
     run_trend_page as run_trend_page,
 )
-from ._fleet.run_comparison import run_comparison as run_comparison, run_trend as run_trend
 from ._fleet.dashboard import dashboard as dashboard
 from ._fleet.findings import FindingCards as FindingCards, Page as Page, findings as findings
 

@@ -35,7 +35,6 @@ DCGM = 'DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-1",Hostname="n1"} 52.636\n'
 MATRIX = {"resultType": "matrix", "result": [{"metric": {}, "values": [[1435781430.781, "1"]]}]}
 MLLOG = {"namespace": "", "time_ms": 1715960310416, "event_type": "POINT_IN_TIME"}
 PAGE = "# HELP node_hwmon_power_average_watt Power\nnode_hwmon_power_average_watt 5\n"
-NODE = {"name": "n1", "power_usage": 2074.0, "gpus": [{"id": "0", "power_usage": 64.0}]}
 SMI = {"gpu": 0, "power": {"socket_power": {"value": 10, "unit": "W"}}}
 SAMPLES = [
     (nvidia_smi, f"timestamp, power.draw [W], utilization.gpu [%]\n{STAMP}, 73.94 W, 0 %\n"),
