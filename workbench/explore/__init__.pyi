@@ -16,11 +16,9 @@ from .failures import (
 )
 from .faults import (
     injection_sample_sizes as injection_sample_sizes,
-    interval_funnel as interval_funnel,
     pvf as pvf,
     pvf_by_bit as pvf_by_bit,
     pvf_protection as pvf_protection,
-    pvf_running as pvf_running,
 )
 from ._goodput import (
     goodput as goodput,

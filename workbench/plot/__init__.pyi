@@ -84,10 +84,6 @@ from ._pvf.estimates import pvf_by_bit as pvf_by_bit
 from ._pvf.exposure import pvf_by_flips as pvf_by_flips
 from ._pvf.estimates import pvf as pvf
 from ._pvf.exposure import pvf_exposure as pvf_exposure
-from ._pvf.sampling import (
-    interval_coverage as interval_coverage,
-    interval_funnel as interval_funnel,
-)
 from ._pvf.protection import pvf_mitigation as pvf_mitigation
 from ._pvf.sampling import outcome_shares as outcome_shares
 from ._pvf.protection import pvf_protection as pvf_protection

@@ -61,23 +61,6 @@ def pvf_mitigation(rank, n):
     }  # fmt: skip
 
 
-def interval_funnel(rank, n):
-    share = 0.01 + (n % 9) / 1_000
-    return RULES | {
-        "group": HOSTILE, "site_count": 500 * (1 + rank), "pvf": share,
-        "low": share - 0.004, "high": share + 0.004, "independent_low": share - 1e-4,
-        "independent_high": share + 1e-4, "truth": 0.013,
-    }  # fmt: skip
-
-
-def interval_coverage(rank, n):
-    return AT_LEVEL | {
-        "group": f"{HOSTILE}{rank}", "design": HOSTILE, "site_count": 1_000 + n // 2,
-        "interval": ("clustered", "independent")[n % 2], "input_count": 1_000, "repeat_count": 300,
-        "truth": 0.01, "covered_share": 0.94 if n % 2 else 0.1,
-    }  # fmt: skip
-
-
 def pvf_running(_, n):
     return RULES | {
         "site_count": 500 * (n + 1), "pvf": 0.01, "low": 0.005 if n else None, "high": 0.02,

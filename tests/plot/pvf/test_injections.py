@@ -7,8 +7,6 @@ from workbench import plot
 from workbench.errors import TableError
 from workbench.tables import (
     INJECTION_SAMPLE_SIZES,
-    INTERVAL_COVERAGE,
-    INTERVAL_FUNNEL,
     OUTCOME_SHARES,
     PVF,
     PVF_PROTECTION,
@@ -192,42 +190,10 @@ def test_protection_reads_off_where_nine_tenths_are_removed(build):
     assert claim == "Protecting 10.0 % of the elements removes 99.5 % of the wrong outputs"
 
 
-def test_looks_that_miss_the_truth_are_open_and_counted(build):
-    rows = [
-        {"group": "top", "site_count": 500, "pvf": 0.01, "low": 0.005, "high": 0.02,
-         "independent_low": 0.0099, "independent_high": 0.0101, "truth": 0.012}
-        for n in range(4)
-    ]  # fmt: skip
-    figure = plot.interval_funnel(build(INTERVAL_FUNNEL, rows))
-    found = [(t.xaxis, t.name, len(t.x)) for t in figure.data if t.mode == "markers"]
-    assert found == [("x", "covers the true value", 4), ("x2", "misses it", 4)]
-    assert figure.layout.meta["claim"] == (
-        "4 of 4 looks cover the true value with sites as the sample, 0 with inputs as independent"
-    )
-
-
-@pytest.mark.parametrize(
-    ("table", "draw"),
-    [
-        (INTERVAL_FUNNEL, plot.interval_funnel),
-        (INTERVAL_COVERAGE, plot.interval_coverage),
-        (PVF_RUNNING, plot.pvf_running),
-    ],
-)
-def test_figures_of_intervals_say_what_was_counted(build, table, draw):
-    figure = draw(build(table, [RULES | {"site_count": 500, "group": "top"}]))
+def test_a_running_estimate_says_what_was_counted(build):
+    figure = plot.pvf_running(build(PVF_RUNNING, [RULES | {"site_count": 500, "group": "top"}]))
     for words in ("every bit weighs the same", "other side of the threshold", "one bit flips"):
         assert words in said(figure)
-
-
-def test_coverage_is_measured_against_the_level_that_the_intervals_claim(build):
-    rows = [
-        RULES | {"group": "top", "interval": kind, "covered_share": share, "confidence_level": 0.5}
-        for kind, share in (("clustered", 0.51), ("independent", 0.1))
-    ]
-    figure = plot.interval_coverage(build(INTERVAL_COVERAGE, rows))
-    assert figure.layout.meta["claim"].startswith("Of the intervals for 50 %")
-    assert figure.layout.shapes[0].x0 == 50
 
 
 def test_the_running_estimate_says_when_it_was_enough(build):
