@@ -130,7 +130,7 @@ def layout_what_if(
 
 def _check(steps: pd.DataFrame, now: pd.DataFrame, wanted: pd.DataFrame) -> None:
     if steps.empty:
-        msg = "there is no step to scale; pass what analyze.step_breakdown(events) gives"
+        msg = "there is no step to scale; pass a row per rank and step"
         raise PerformanceModelError(msg)
     for table, words in ((now, "now"), (wanted, "wanted")):
         CONFIGURATIONS.check(table)

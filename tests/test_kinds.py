@@ -85,8 +85,6 @@ SAMPLES = {
     # A cause may be the line of a kernel log; the names of the columns count.
     "failure table": ("failures.csv", f'time,node,cause\n2025-01-31 08:00,gpu7,"{XID}"\n',
                       ["--tz", "UTC"], {"failure tables"}, ["03"]),
-    "lifetimes": ("lives.csv", "node,lifetime_h,is_failure\na,12.5,true\nb,40,false\n", [],
-                  {"lifetimes"}, []),
     "records": ("faults.jsonl", '{"exp_id": 0, "layer": "fc", "bit": 30, "input_count": 9, '
                 '"sdc_count": 4}\n', [], {"injection records"}, []),
 }  # fmt: skip
@@ -300,7 +298,6 @@ def test_a_column_that_measurements_have_too_makes_no_lengths(tmp_path, header, 
         ("a.csv", "when,host,cause\n2025-01-31,gpu7,lost\n"),
         ("a.csv", "time,cause\n2025-01-31,lost\n"),
         ("a.csv", "time;node;cause\n2025-01-31;gpu7;lost\n"),
-        ("a.csv", "node,lifetime,is_failure\na,12.5,true\n"),
         ("a.jsonl", '{"time": "2025-01-31", "node": "gpu7", "cause": "lost"}\n'),
         ("a.jsonl", '{"exp_id": 0, "layer": "fc", "bit": 30}\n'),
         ("a.jsonl", '{"time": 1, "outcome": "ok"}\n'),
@@ -312,19 +309,17 @@ def test_a_table_is_known_only_by_all_the_names_that_its_reader_needs(tmp_path, 
     with pytest.raises(LoadError) as error:
         load.quality(path, progress=False)
     is_table = name.endswith(".csv")
-    assert ("load.failure_table and load.lifetimes take" in str(error.value)) == is_table
+    assert ("load.power and load.failure_table take" in str(error.value)) == is_table
 
 
 def test_names_of_columns_tell_the_same_in_parquet(tmp_path):
-    lives = pd.DataFrame({"lifetime_h": [12.5, 40.0], "is_failure": [True, False]})
-    lives.to_parquet(tmp_path / "lives.parquet")
     rows = {"time": pd.to_datetime(["2025-01-31"], utc=True), "node": ["a"], "cause": ["lost"]}
     pd.DataFrame(rows).to_parquet(tmp_path / "failed.parquet")
     pd.DataFrame({"a": ["x"], "b": ["y"]}).to_parquet(tmp_path / "other.parquet")
-    assert kinds_of(tmp_path) == {"lifetimes", "failure tables"}
+    assert kinds_of(tmp_path) == {"failure tables"}
     assert kinds_of(tmp_path / "other.parquet") == set()
     counts = load.quality(tmp_path, progress=False).set_index("what")["count"]
-    assert (counts["lifetimes"], counts["rows"]) == (2, 1)
+    assert counts["rows"] == 1
 
 
 def test_a_table_of_failures_beside_power_is_not_passed_over_without_a_word(tmp_path):
@@ -357,9 +352,8 @@ def test_what_no_notebook_shows_is_shown_by_functions_that_there_are(run, tmp_pa
             assert hasattr(import_module(f"workbench.{module}"), name), kind.advice
 
 
-@pytest.mark.parametrize("sample", ["lifetimes", "records"])
-def test_the_call_that_is_advised_draws_a_figure(tmp_path, sample):
-    name, content, _, (kind,), _ = SAMPLES[sample]
+def test_the_call_that_is_advised_draws_a_figure(tmp_path):
+    name, content, _, (kind,), _ = SAMPLES["records"]
     call = re.search(r"plot\..*\)", kind_named(kind).advice)[0].replace("...", "'here'")
     names = {"plot": plot, "analyze": analyze, "load": load}
     figure = eval(call, names | {"path": write(tmp_path, name, content)})

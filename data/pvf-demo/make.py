@@ -1,6 +1,6 @@
 """Make the results of this folder anew: ``python data/pvf-demo/make.py [PART ...]``.
 
-Parts: components, flips, mitigations, detectors, sfi. Needs the extra ``inject``.
+Parts: components, flips, mitigations, detectors, weights. Needs the extra ``inject``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from workbench import analyze, inject, load, tables
@@ -134,37 +133,15 @@ def detectors() -> None:
     trials.to_parquet(HERE / "detectors.parquet", compression="zstd", index=False)
 
 
-def sfi() -> None:
-    """Inject into the weights of LeNet, and write it as SFIadvancedmodels would have, too."""
+def weights() -> None:
+    """Inject into the weights of LeNet."""
     model = inject.shipped_model("lenet")
     kind = inject.FaultModel()
     faults = inject.uniform_faults(model, 1500, fault_model=kind, where="*.weight", seed=3)
-    found = run("lenet", model, faults, "lenet weights")
-    load.write_injections(found, HERE / "lenet-weights")
-    shapes = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
-    rows = found.faults.merge(found.outcomes, on="exp_id").sort_values("exp_id")
-    index = [
-        str(tuple(map(int, np.unravel_index(elem, shapes[param]))))
-        for param, elem in zip(rows["param"], rows["elem"], strict=True)
-    ]
-    summary = pd.DataFrame(
-        {
-            "Injection": rows["exp_id"],
-            "Layer": rows["param"].astype(str).str.removesuffix(".weight"),
-            "TensorIndex": index,
-            "Bit": rows["bit"],
-            "n_injections": rows["input_count"],
-            "masked": rows["masked_count"],
-            "non_critical": rows["benign_count"],
-            # The format has no column for outputs that are not finite: they count as critical.
-            "critical": rows["sdc_count"] + rows["due_count"],
-        }
-    )
-    (HERE / "sfi").mkdir(exist_ok=True)
-    summary.to_csv(HERE / "sfi" / "lenet_summary.csv", index=False)
+    load.write_injections(run("lenet", model, faults, "lenet weights"), HERE / "lenet-weights")
 
 
-PARTS = {each.__name__: each for each in (components, flips, mitigations, detectors, sfi)}
+PARTS = {each.__name__: each for each in (components, flips, mitigations, detectors, weights)}
 
 if __name__ == "__main__":
     for part in sys.argv[1:] or PARTS:

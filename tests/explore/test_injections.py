@@ -1,15 +1,13 @@
 """Explorers of fault injection: every rule can be changed, and none of them is hidden."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from claims._interval_coverage import truth_sample
-from tests.analyze.conftest import injected, skewed_truth
+from tests.analyze.conftest import skewed_truth
 from workbench import analyze, explore
 from workbench._shared.fixed_injections import FixedInjections
 from workbench.errors import WorkbenchError
-from workbench.tables import DETECTOR_TRIALS
 
 
 @pytest.fixture(scope="module")
@@ -54,33 +52,6 @@ def test_pvf_by_bit_shows_components_and_the_tensors_of_one(truth, title):
     assert explorer.figure().layout.yaxis.ticktext == ("bot.0.weight", "bot.0.bias")
 
 
-def test_pvf_by_flips_shows_one_component(title):
-    campaigns = []
-    for flips in (1, 8):
-        places = [
-            {"component": "top", "layer": "top.0", "param": "top.0.weight", "elem": n, "bit": 4 * n}
-            for n in range(flips)
-        ]
-        row = {"flips": places, "component": "top", "dtype": "fp32"}
-        rows = [row | {"sdc_count": flips * (1 + n % 5)} for n in range(40)]
-        campaigns.append(injected(*rows, campaign_id=f"f{flips}", flip_count=flips))
-    explorer = explore.pvf_by_flips(campaigns)
-    assert title(explorer) == "In doubt: top, fp32: 3 % go wrong at 1 flip, 24 % at 8"
-    explorer.controls["component"].value = "top"
-    assert explorer.message.value == ""
-
-
-def test_interval_funnel_grows_by_500_sites(truth, title):
-    explorer = explore.interval_funnel(truth)
-    assert explorer.controls["component"].value == "top"
-    assert "of 6 looks cover the true value" in title(explorer)
-    explorer.controls["sites"].value = 3_500
-    assert "of 7 looks cover the true value" in title(explorer)
-    before = explorer.figure()
-    explorer.controls["seed"].value = 2.0
-    assert explorer.figure() != before
-
-
 def test_injection_sample_sizes_ask_for_an_error_and_a_confidence(truth, title):
     explorer = explore.injection_sample_sizes(truth)
     first = title(explorer)
@@ -88,6 +59,38 @@ def test_injection_sample_sizes_ask_for_an_error_and_a_confidence(truth, title):
     assert title(explorer) != first
     explorer.controls["level"].value = 0.99
     assert "at 99 % confidence" in said(explorer)
+
+
+def test_samples_of_a_truth_grow_beside_it(truth, title):
+    explorer = explore.injection_sample_sizes(truth)
+    assert explorer.controls["seed"].disabled
+    explorer.controls["view"].value = "growing"
+    assert not explorer.controls["seed"].disabled
+    assert explorer.controls["component"].value == "top"
+    assert title(explorer).startswith("6,000 sites of top: ")
+    exact = analyze.pvf(truth, average="bits").set_index("component")["pvf"]["top"]
+    (line,) = (each.y0 for each in explorer.figure().layout.shapes if each.y0 == each.y1)
+    assert line == pytest.approx(100 * exact)
+    before = explorer.figure()
+    explorer.controls["seed"].value = 2.0
+    assert explorer.figure() != before
+    explorer.controls["level"].value = 0.8
+    explorer.controls["error"].value = 0.5
+    assert "good enough after" in title(explorer)
+
+
+def test_a_campaign_that_was_drawn_alike_is_followed_and_another_refused_in_words(truth, title):
+    sample = truth_sample(truth, 400, seed=1)
+    explorer = explore.injection_sample_sizes(sample)
+    assert set(explorer.controls) == {"view", "error", "level"}
+    explorer.controls["view"].value = "growing"
+    assert title(explorer).startswith("400 sites: ")
+    strata = truth_sample(truth, 400, seed=1, by="bit")
+    explorer = explore.injection_sample_sizes(strata)
+    before = title(explorer)
+    explorer.controls["view"].value = "growing"
+    assert "drawn alike" in explorer.message.value
+    assert title(explorer) == before
 
 
 def test_pvf_protection_protects_elements_bits_or_tensors(truth, title):
@@ -98,57 +101,48 @@ def test_pvf_protection_protects_elements_bits_or_tensors(truth, title):
     assert title(explorer).startswith("Protecting 2 of 32 bits of top (the last: bit 25)")
 
 
-def trials():
-    rng = np.random.default_rng(1)
-    clean = pd.DataFrame({"residual": 1e-7 * rng.random(200), "is_faulty": False})
-    faulty = pd.DataFrame({"residual": 10.0 ** rng.uniform(-6, -2, 200), "is_faulty": True})
-    table = pd.concat([clean, faulty], ignore_index=True).assign(
-        detector="checksum", place="table row", bit=3, is_effective=lambda t: t["is_faulty"],
-        output_change=0.1,
-    )  # fmt: skip
-    return DETECTOR_TRIALS.check(DETECTOR_TRIALS.cast(table))
-
-
-def test_detector_tolerance_starts_where_no_alarm_is_false(title):
-    explorer = explore.detector_tolerance(trials(), tolerances=(0, 1e-7, 1e-5, 1e-3))
-    assert title(explorer).startswith("At a tolerance of 1e-07 100 % of the faults are detected")
-    explorer.controls["tolerance"].value = 1e-3
-    assert "0.001" in title(explorer)
-    with pytest.raises(WorkbenchError, match="no trial has a fault that changed the output"):
-        explore.detector_tolerance(trials().query("not is_faulty"))
-
-
-def live(everything, **options):
+def live(everything):
     start = truth_sample(everything, 400, seed=1, component="top")
     parts = [start.outcomes.iloc[at : at + 50] for at in range(0, 200, 50)]
-    return explore.pvf_running(start, lambda: iter(parts), source="a truth", **options)
+    return explore.injection_sample_sizes(
+        everything, lambda: iter(parts), start=start, source="a truth"
+    )
 
 
-def test_pvf_running_starts_with_what_is_known_and_then_shows_what_is_injected(truth, title):
-    explorer = live(truth, truth=0.0087)
-    assert title(explorer).startswith("400 sites of top: ")
+def test_what_is_injected_now_takes_the_place_of_what_was_drawn(truth, title):
+    explorer = live(truth)
+    assert title(explorer).startswith("6,000 sites of top: ")
     explorer.inject.click()
     explorer.thread.join()
     assert title(explorer).startswith("200 sites of top: ")
     assert "injected just now" in explorer.figure().layout.annotations[-1].text
     assert explorer.progress.value == "all of 200 sites"
-    explorer.controls["wanted"].value = 0.5
+    explorer.controls["error"].value = 0.5
     assert title(explorer).startswith("200 sites of top: ")
+    # The truth drawn stays that of what is injected, whatever else is looked at.
+    lines = [each.y0 for each in explorer.figure().layout.shapes]
+    explorer.controls["component"].value = "bottom"
+    assert [each.y0 for each in explorer.figure().layout.shapes] == lines
 
 
-def test_pvf_running_says_what_to_pass_if_there_is_nothing_to_inject(truth, title):
+def test_a_campaign_goes_on_from_its_own_results(truth, title):
     start = truth_sample(truth, 400, seed=1, component="top")
-    explorer = explore.pvf_running(start)
+    explorer = explore.injection_sample_sizes(start, lambda: iter([start.outcomes.iloc[:50]]))
+    assert title(explorer).startswith("400 sites of top: ")
     explorer.inject.click()
     explorer.thread.join()
-    assert "pass chunks" in explorer.message.value
-    assert title(explorer).startswith("400 sites of top: ")
+    assert title(explorer).startswith("50 sites of top: ")
+
+
+def test_faults_of_no_campaign_cannot_be_injected(truth):
+    with pytest.raises(WorkbenchError, match="pass start=, the campaign whose faults"):
+        explore.injection_sample_sizes(truth, lambda: iter(()))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "noun",
-    ["pvf", "pvf_by_bit", "pvf_protection", "interval_funnel", "injection_sample_sizes"],
+    ["pvf", "pvf_by_bit", "pvf_protection", "injection_sample_sizes"],
 )
 def test_every_control_has_a_label_and_a_page_holds_all_states(truth, noun):
     explorer = getattr(explore, noun)(truth)

@@ -1,12 +1,11 @@
-"""The explorers of failures: move a control, read the screen."""
+"""The explorer of lemon nodes: move a control, read the screen."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from workbench import explore
-from workbench.errors import WorkbenchError
-from workbench.tables import CAUSE_COUNTS, FAILURES, NODE_SPANS
+from workbench.tables import FAILURES, NODE_SPANS
 
 DAY = 86_400_000_000_000
 
@@ -28,38 +27,6 @@ def log():
     spans = pd.DataFrame({"node": names, "first_ns": 0, "last_ns": 100 * DAY, "gpu_count": 8})
     spans = spans.assign(clock="epoch", failure_count=count)
     return FAILURES.cast(failures), NODE_SPANS.cast(spans)
-
-
-@pytest.mark.oracle
-def test_causes_start_with_llama_3_and_can_be_put_together(title):
-    explorer = explore.cause_shares()
-    assert title(explorer).startswith("Faulty GPU is behind 35 % of the 419 failures, printed as")
-    explorer.controls["by"].value = "category"
-    assert title(explorer).startswith("gpu is behind 64 %")
-    explorer.controls["table"].value = "FT-HSDP, 32K GPUs (arXiv:2602.00277)"
-    assert "of the 678 failures" in title(explorer)
-    explorer.controls["table"].value = "ByteRobust, 3 months (arXiv:2509.16293)"
-    explorer.controls["by"].value = "cause"
-    assert "CUDA error is behind 36 % of the 55,366 failures" in title(explorer)
-    assert explorer.message.value == ""
-
-
-def test_own_failures_come_first_and_only_they_are_called_synthetic(log, title):
-    explorer = explore.cause_shares({"mine": log[0]}, source="drawn", synthetic=True)
-    assert "SYNTHETIC DATA" in explorer.figure().layout.title.subtitle.text
-    assert "drawn · mine" in str(explorer.figure().layout.annotations)
-    explorer.controls["table"].index = 1
-    assert "SYNTHETIC" not in str(explorer.figure().layout.title.subtitle.text)
-    assert "drawn" not in str(explorer.figure().layout.annotations)
-
-
-def test_a_table_without_a_name_is_refused(log):
-    with pytest.raises(WorkbenchError, match="pass tables by name"):
-        explore.cause_shares(log[0])
-
-
-def test_no_causes_are_explained(title):
-    assert title(explore.cause_shares({"none": CAUSE_COUNTS.empty()})) == "No causes to show"
 
 
 def test_lemons_vanish_in_the_first_week(log, title):
@@ -87,7 +54,7 @@ def test_lemons_without_times_can_be_seen_for_the_whole_only(log, title):
 
 
 def test_every_control_has_a_label_and_states_are_few(log):
-    for explorer in (explore.cause_shares(), explore.lemon_nodes(*log)):
-        assert all(control.description for control in explorer.controls.values())
-        sizes = [len(control.options) for control in explorer.controls.values()]
-        assert np.prod(sizes) <= 200
+    explorer = explore.lemon_nodes(*log)
+    assert all(control.description for control in explorer.controls.values())
+    sizes = [len(control.options) for control in explorer.controls.values()]
+    assert np.prod(sizes) <= 200

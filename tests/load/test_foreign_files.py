@@ -74,7 +74,7 @@ def test_foreign_files_change_nothing_of_any_kind(sample, tmp_path):
             pd.testing.assert_frame_equal(after[table], frame)
 
 
-@pytest.mark.parametrize("sample", ["operations", "lengths", "failure table", "lifetimes"])
+@pytest.mark.parametrize("sample", ["operations", "lengths", "failure table"])
 def test_of_files_that_are_read_one_by_one_the_bad_one_alone_is_lost(sample, tmp_path):
     name, content, words, _, _ = SAMPLES[sample]
     good = write(tmp_path, name, content)

@@ -144,7 +144,7 @@ def test_the_good_files_are_kept_and_the_bad_one_is_told(door, packing, bad, tmp
 
 
 # Kinds of which a bundle holds one table of one file, or which no rule uses.
-ALONE = {"exhaustive injections", "injection records", "failure tables", "lifetimes"}
+ALONE = {"exhaustive injections", "injection records", "failure tables"}
 
 
 def sample(kind, folder):

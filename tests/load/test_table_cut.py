@@ -17,12 +17,10 @@ ITERATIONS = (
     "tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n"
     + "".join(f"8,64,1,4096,32,32,2048,4,2,1,{4096 + row}.5\n" for row in range(3))
 )
-TREE = "entity,parent,level,limit_w\nutility,,utility,90000\nrack1,utility,rack,12600\n"
 CAUSES = "cause,category,failure_count\nFaulty GPU,gpu,148\nNetwork switch,network,35\n"
 TABLES = (
     "table,row_count,dim_count,pooling_ratio,element_bytes\na,1000,64,1.5,4\nb,2000,128,20,16\n"
 )
-LIVES = "node,is_failure,lifetime_h\nn1,true,4096.5\nn2,false,8192\n"
 GEMMS = "gpu,dtype,m,n,k,time_us\nH100,half,64,64,64,4096.5\nH100,half,128,64,64,8192.5\n"
 COLLECTIVES = (
     "gpu,collective,rank_count,size_bytes,time_us\n"
@@ -32,10 +30,8 @@ COLLECTIVES = (
 
 READERS = {
     "iterations": (iterations, ITERATIONS, "dur_ns"),
-    "topology": (load.power_topology, TREE, "limit_w"),
     "causes": (load.cause_counts, CAUSES, "failure_count"),
     "embedding tables": (load.embedding_tables, TABLES, "element_bytes"),
-    "lifetimes": (load.lifetimes, LIVES, "lifetime_h"),
     "matrix products": (partial(gemm_times, dtypes=["half"]), GEMMS, "dur_ns"),
     "collectives": (_kernel_times.collective_times, COLLECTIVES, "dur_ns"),
 }
@@ -68,7 +64,7 @@ def test_a_cut_in_a_row_never_makes_another_number_and_is_told_or_refused(name, 
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in READERS if name not in ("iterations", "collectives", "lifetimes")]
+    "name", [name for name in READERS if name not in ("iterations", "collectives")]
 )
 def test_a_number_at_the_end_of_a_small_table_is_refused_with_its_line(name, tmp_path):
     read, text, _ = READERS[name]
@@ -91,28 +87,22 @@ def test_iterations_without_a_line_end_lack_their_last_row_and_say_so(tmp_path):
 
 @pytest.mark.parametrize("ending", ['"a note, quoted"', "a note", ""])
 def test_a_row_whose_numbers_cannot_be_cut_is_kept_and_told(ending, tmp_path):
-    path = tmp_path / "tree.csv"
-    path.write_text(f"entity,parent,limit_w,note\nutility,,90000,\nrack1,utility,12600,{ending}")
-    table = load.power_topology(path)
-    assert table["limit_w"].tolist() == [90000, 12600]
+    path = tmp_path / "tables.csv"
+    path.write_text(
+        TABLES.replace("bytes\na", "bytes,note\na").replace("4\nb", "4,\nb")[:-1] + f",{ending}"
+    )
+    table = load.embedding_tables(path)
+    assert table["element_bytes"].tolist() == [4, 16]
     assert table.attrs["left_out"] == {
         "the rest, if there is one, of a file that ends without a line end": 1
     }
 
 
 def test_a_row_that_lacks_cells_after_a_closed_quote_is_refused(tmp_path):
-    path = tmp_path / "tree.csv"
-    path.write_text('entity,parent,limit_w\nutility,,90000\n"rack1"')
+    path = tmp_path / "causes.csv"
+    path.write_text('cause,failure_count\nGPU,148\n"switch"')
     with pytest.raises(LoadError, match="line 3: the last row has no line end"):
-        load.power_topology(path)
-
-
-def test_json_without_a_line_end_lacks_nothing(tmp_path):
-    path = tmp_path / "tree.json"
-    path.write_text(
-        '[{"entity": "a", "limit_w": 5, "parent": ""},\n{"entity": "b", "parent": "a"}\n]'
-    )
-    assert load.power_topology(path).attrs["left_out"] == {}
+        load.cause_counts(path)
 
 
 def test_a_table_of_failures_without_a_line_end_lacks_its_last_row_and_says_so(tmp_path):
@@ -161,12 +151,3 @@ def test_quality_of_a_list_names_the_files_where_a_kind_cannot_be_read(tmp_path)
     quality = load.quality([lengths, power])
     lost = quality[quality["what"].str.contains("no file could be read of the")].iloc[0]
     assert lost["source"] == f"{lengths}, {power}"
-
-
-def test_half_a_character_in_the_json_of_a_tree_is_refused_and_a_whole_one_is_not(tmp_path):
-    path = tmp_path / "tree.json"
-    path.write_text(r'[{"entity": "a\ud83d", "parent": ""}]')
-    with pytest.raises(LoadError, match=r"tree\.json: holds \\ud83d, which is half a character"):
-        load.power_topology(path)
-    path.write_text(r'[{"entity": "a\ud83d\ude00", "parent": ""}]')
-    assert load.power_topology(path)["entity"].tolist() == ["a\N{GRINNING FACE}"]

@@ -17,7 +17,7 @@ from workbench import datasets, load
 from workbench.errors import LoadError, TableError
 from workbench.load._files.stored import STORED
 from workbench.load.kinds import kind_named, kinds_of
-from workbench.tables import JOB_OPERATIONS, LIFETIMES
+from workbench.tables import JOB_OPERATIONS
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +27,6 @@ def recordings(tmp_path_factory):
     fleet, hang = datasets.path("fleet-demo"), datasets.path("hang-demo")
     imbalance = datasets.path("imbalance-demo")
     snapshot = make.memory_snapshot(folder / "memory.pickle", seed=1)
-    lives = folder / "lives.csv"
-    lives.write_text("node,lifetime_h,is_failure\na,10.5,true\nb,3,false\nc,4", encoding="utf-8")
     operations = load.by_kind(imbalance, "job operations")["job operations"]
     lengths = load.by_kind(imbalance, "document lengths")["document lengths"]
     return {
@@ -38,7 +36,6 @@ def recordings(tmp_path_factory):
         "flight-recorder dumps": load.flight_recorder(hang, progress=False),
         "memory snapshots": load.memory(snapshot, progress=False),
         "job operations": load.job_operations(operations),
-        "lifetimes": load.lifetimes(lives),
         "document lengths": load.document_lengths(lengths),
     }
 
@@ -175,16 +172,16 @@ def test_a_table_under_the_name_of_another_is_refused(stored, tmp_path):
 
 
 def test_a_header_of_other_types_is_damage(stored, tmp_path):
-    folder = shutil.copytree(stored["lifetimes"], tmp_path / "lives")
-    path = folder / "lifetimes.table.parquet"
+    folder = shutil.copytree(stored["job operations"], tmp_path / "job")
+    path = folder / "job_operations.table.parquet"
     table = pq.read_table(path)
     (key,) = table.schema.metadata
     header = json.loads(table.schema.metadata[key])
-    for name, value in (("attrs", "ab"), ("categories", {"node": 3}), ("categories", None)):
+    for name, value in (("attrs", "ab"), ("categories", {"operation": 3}), ("categories", None)):
         damaged = json.dumps(header | {name: value}).encode()
         pq.write_table(table.replace_schema_metadata({key: damaged}), path)
-        with pytest.raises(LoadError, match=r"lifetimes.table.parquet: is damaged \("):
-            load.lifetimes(folder)
+        with pytest.raises(LoadError, match=r"job_operations.table.parquet: is damaged \("):
+            load.job_operations(folder)
 
 
 def test_tables_of_another_version_or_tool_are_refused(stored, tmp_path):
@@ -227,10 +224,5 @@ def test_any_valid_table_comes_back(tmp_path_factory, values, text):
             "start_ns": [start for start, _ in values], "dur_ns": [rank for _, rank in values],
         })
     )  # fmt: skip
-    lives = LIFETIMES.of({
-        "node": [text] * len(values), "group": [str(rank) for _, rank in values],
-        "lifetime_h": [start / 3 for start, _ in values], "is_failure": [True] * len(values),
-    })  # fmt: skip
     folder = tmp_path_factory.mktemp("any")
     assert_same(operations, load.job_operations(load.write(operations, folder / "a")))
-    assert_same(lives, load.lifetimes(load.write(lives, folder / "b")))

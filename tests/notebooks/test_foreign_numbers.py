@@ -43,7 +43,7 @@ FOREIGN = {
     "00_start_here": ("fleet-demo/traces", "kineto-resnet"),
     "01_traces": ("fleet-demo/traces", "kineto-resnet"),
     "02_workload_imbalance": ("imbalance-demo/synthetic_job.parquet",),
-    "03_goodput_under_failures": ("fleet-demo/failures", "failures-spot/p3-trace.csv", "hang-demo"),
+    "03_goodput_under_failures": ("fleet-demo/failures", "hang-demo"),
     "04_pvf_fault_injection": ("pvf-demo/lenet-weights",),
     "05_performance_model": ("kineto-resnet",),
     "06_power": ("fleet-demo/power",),

@@ -18,8 +18,7 @@ DOUBTS = {"doubt": ("", "made up"), "is_sure": (True, False), "is_usable": (True
 FREE = {
     "collectives": "who was last is doubted, and the title is about bandwidth",
 }
-OF_A_TABLE = ("failure_rates", "recurrence", "survival", "lemon_nodes", "mttf_by_size")
-OF_A_TABLE += ("cause_shares",)
+OF_A_TABLE = ("failure_rates", "lemon_nodes", "cause_shares")
 
 
 def table_of(noun):

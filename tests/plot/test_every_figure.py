@@ -150,7 +150,7 @@ def incident_counts(rank, n):
 
 
 # Tables that are not called as the figure is.
-TABLE_OF = {"parallelism_plan": "plan", "incidents": "failures"}
+TABLE_OF = {"straggler_attribution": "blame", "parallelism_plan": "plan", "incidents": "failures"}
 TABLE_OF |= {"pipeline_schedule": "schedule_times"}
 TABLE_OF |= {"pvf_by_bit": "pvf", "pvf_by_flips": "pvf"}
 
@@ -223,30 +223,6 @@ def lemon_recall(_, n):
     }  # fmt: skip
 
 
-def mttf_by_size(_, n):
-    return {
-        "gpu_count": 8 * (n + 1), "kind": "projected" if n % 3 else "measured",
-        "mttf_h": 9_000 / (n + 1), "low_mttf_h": 7_000 / (n + 1), "failure_count": 4,
-        "high_mttf_h": 12_000 / (n + 1), "exposure_h": 36_000 / (n + 1), "per_1000_node_days": 2.7,
-        "slope_ratio": 1.0, "low_slope_ratio": 0.9, "high_slope_ratio": 1.1,
-    }  # fmt: skip
-
-
-def survival(rank, n):
-    return {
-        "group": f"{HOSTILE}{rank}", "time_h": 1.0 + n, "at_risk_count": 10_000 - n,
-        "failure_count": 1, "censored_count": n % 2, "survival_share": 1 / (1 + n / 100),
-        "low_share": 0.9 / (1 + n / 100), "high_share": 1.0, "weibull_share": 0.5,
-    }  # fmt: skip
-
-
-def recurrence(_, n):
-    return {
-        "time_h": 1.0 + n, "failure_count": 1, "at_risk_count": 100, "mean_count": 0.01 * n,
-        "low_count": 0.008 * n, "high_count": 0.012 * n, "trend_count": 0.01 * n,
-    }  # fmt: skip
-
-
 def goodput(_, n):
     return {
         "state": "productive" if not n else f"{HOSTILE}{n}", "scope": HOSTILE,
@@ -255,24 +231,10 @@ def goodput(_, n):
     }  # fmt: skip
 
 
-def goodput_sweep(rank, n):
-    return {
-        "parameter": HOSTILE, "value": 1.0 + n, "convention": f"{HOSTILE}{n % 3}",
-        "productive_share": None if rank % 5 == 4 else 1 / (n + 1),
-    }  # fmt: skip
-
-
 def goodput_ladder(_, n):
     return {
         "change": f"{HOSTILE}{n}", "convention": HOSTILE, "productive_share": 1 / (n + 1),
         "gain_ratio": -0.5 / (n + 1), "printed_share": 0.4 if n % 2 else None,
-    }  # fmt: skip
-
-
-def goodput_sensitivity(_, n):
-    return {
-        "parameter": f"{HOSTILE}{n}: {HOSTILE}", "value": 1.0 + n, "base_share": 0.5,
-        "halved_share": None if n % 3 == 2 else 0.6, "doubled_share": 0.4,
     }  # fmt: skip
 
 
@@ -293,14 +255,6 @@ def checkpoint_curve(_, n):
         "checkpoint_interval_min": 1.0 + n, "productive_share": 1 / (n + 1),
         "lost_work_share": n / (n + 1), "checkpoint_share": 0.1, "recovery_share": 0.1,
         "first_order_ratio": 1 - n / 10,
-    }  # fmt: skip
-
-
-def expected_ettr(_, n):
-    return {
-        "gpu_count": 8 * (n + 1), "failure_interval_min": 1e4 / (n + 1),
-        "first_order_ratio": 1 - n / 10, "exact_share": 1 / (n + 1), "loss_ratio": n / 10,
-        "verdict": ("valid", "doubtful", "invalid")[min(n, 2)],
     }  # fmt: skip
 
 
@@ -429,8 +383,6 @@ def brightness(colour):
 
 
 def test_every_figure_of_a_table_is_tested_here():
-    # Its rows go by the name of their table, which is also its former name.
-    assert plot.blame is plot.straggler_attribution
     drawn = {name for name in plot.__all__ if name[0].islower()}
     # Cards are text, and two figures follow a mouse over more points than a page holds.
     drawn -= {
@@ -439,10 +391,9 @@ def test_every_figure_of_a_table_is_tested_here():
         "style",
         "timeline",
         "timeline_live",
-        "straggler_attribution",
     }
-    # Tested in tests/plot/fleet: a page is text, and a trend is drawn from two tables.
-    drawn -= {"run_comparison", "run_comparison_page", "run_trend", "run_trend_page"}
+    # A page is text; tested in tests/plot/fleet.
+    drawn -= {"run_comparison_page", "run_trend_page"}
     assert set(ROWS) == drawn
 
 

@@ -217,15 +217,15 @@ def test_data_behind_figures_and_tables_are_files_that_the_page_links(run, noteb
 def test_an_overview_learns_which_section_shows_a_figure(run, tmp_path, write_notebook):
     texts = (
         "## Who is late",
-        "plot.blame(waits)",
+        "plot.straggler_attribution(waits)",
         "## Again",
-        "plot.blame(waits)\nplot.idle_time(x)",
+        "plot.straggler_attribution(waits)\nplot.idle_time(x)",
     )
     asked = []
     notebook = write_notebook(tmp_path / "01_a.ipynb", "plot.clocks(x)", *texts)
     share.report(notebook, out=tmp_path / "site",
                  overview=lambda pages, _: asked.extend(pages) or share.Overview("a", "b"))  # fmt: skip
-    assert asked[0].sections == {"blame": "Who-is-late", "idle_time": "Again"}
+    assert asked[0].sections == {"straggler_attribution": "Who-is-late", "idle_time": "Again"}
     page = soup_of(tmp_path / "site", "01_a.html")
     assert {tag["id"] for tag in page.select("h2[id]")} >= set(asked[0].sections.values())
 

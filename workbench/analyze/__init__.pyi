@@ -13,7 +13,6 @@ from ._traces.by_rank import by_rank as by_rank
 from ._traces.breakdown import time_breakdown as time_breakdown
 from ._traces.clocks import align_clocks as align_clocks, clocks as clocks
 from ._traces.collectives import (
-    blame as blame,
     collective_waits as collective_waits,
     collectives as collectives,
     straggler_attribution as straggler_attribution,
@@ -21,9 +20,7 @@ from ._traces.collectives import (
 from ._traces.diff import trace_diff as trace_diff
 from ._traces.idle import idle_time as idle_time
 from ._traces.inference import (
-    graph_kernels as graph_kernels,
     inference_iterations as inference_iterations,
-    inference_summary as inference_summary,
 )
 from ._traces.kernels import (
     kernel_kinds as kernel_kinds,
@@ -33,17 +30,14 @@ from ._traces.kernels import (
 from ._traces.late_arrivals import late_arrivals as late_arrivals
 from ._traces.launches import launches as launches
 from ._traces.launches import copy_bandwidth as copy_bandwidth
-from ._traces.kernels import operators as operators
 from ._traces.breakdown import communication_overlap as communication_overlap
 from ._traces.memory import (
     memory_fragmentation as memory_fragmentation,
     memory_peak as memory_peak,
-    memory_steps as memory_steps,
     memory_timeline as memory_timeline,
 )
 from ._traces.modules import model_tree as model_tree, phases as phases
 from ._traces.launches import queue_length as queue_length, queue_summary as queue_summary
-from ._traces.breakdown import step_breakdown as step_breakdown
 from ._traces.breakdown import step_times as step_times
 from ._traces.windows import telling_ranks as telling_ranks
 from ._traces.windows import event_links as event_links, telling_windows as telling_windows
@@ -103,11 +97,7 @@ from ._imbalance.table_sharding import (
     table_sharding as table_sharding,
 )
 from ._imbalance.pipeline import training_speed as training_speed
-from ._imbalance.workload import (
-    crossover as crossover,
-    crossover_from_flops as crossover_from_flops,
-    workload as workload,
-)
+from ._imbalance.workload import crossover_from_flops as crossover_from_flops, workload as workload
 
 # Failures and goodput
 from ._failures.causes import cause_shares as cause_shares
@@ -122,11 +112,7 @@ from ._failures.goodput_model.at_scale import (
     failure_interval_of as failure_interval_of,
     goodput_at_scale as goodput_at_scale,
 )
-from ._failures.goodput_model.at_scale import (
-    goodput_ladder as goodput_ladder,
-    goodput_sensitivity as goodput_sensitivity,
-    goodput_sweep as goodput_sweep,
-)
+from ._failures.goodput_model.at_scale import goodput_ladder as goodput_ladder
 from ._failures.goodput_model.checkpoints import (
     checkpoint_curve as checkpoint_curve,
     checkpoint_optimum as checkpoint_optimum,
@@ -140,7 +126,6 @@ from ._failures.goodput_model.goodput import (
 )
 from ._failures.goodput_model.checkpoints import spares as spares, with_spares as with_spares
 from ._failures.goodput_model.inputs import goodput_inputs as goodput_inputs
-from ._failures.goodput_model.replay_sweep import goodput_replay_sweep as goodput_replay_sweep
 from ._failures.goodput_model.windows import (
     goodput_mean as goodput_mean,
     goodput_replay as goodput_replay,
@@ -150,23 +135,16 @@ from ._failures.goodput_model.startup import (
     startup_goodput as startup_goodput,
     with_startup as with_startup,
 )
-from ._failures.hang.checklist import fault_checklist as fault_checklist
 from ._failures.hang.suspects import flight_positions as flight_positions
 from ._failures.hang.suspects import flight_suspects as flight_suspects
 from ._failures.hang.waits import flight_waits as flight_waits
 from ._failures.causes import incident_counts as incident_counts, incidents as incidents
-from ._failures.job_failures import (
-    crash_loops as crash_loops,
-    job_failures as job_failures,
-    job_sizes as job_sizes,
-)
+from ._failures.job_failures import crash_loops as crash_loops, job_failures as job_failures
 from ._failures.lemon_nodes import lemon_nodes as lemon_nodes
 from ._failures.lemon_nodes import Lemons as Lemons, lemon_recall as lemon_recall
-from ._failures.lifetimes import failure_gaps as failure_gaps, lifetimes as lifetimes
 from ._failures.failure_times import mttf_by_size as mttf_by_size
-from ._failures.recurrence import failure_trend as failure_trend, recurrence as recurrence
+from ._failures.failure_trend import failure_gaps as failure_gaps, failure_trend as failure_trend
 from ._failures.causes import reported_by as reported_by
-from ._failures.lifetimes import survival as survival, weibull as weibull
 from ._failures.failure_rows import watched_throughout as watched_throughout
 
 # Fault injection
@@ -177,7 +155,6 @@ from ._pvf.views import pvf_exposure as pvf_exposure
 from ._pvf.interval_funnel import interval_funnel as interval_funnel
 from ._pvf.protection import pvf_mitigation as pvf_mitigation
 from ._pvf.views import outcome_shares as outcome_shares
-from ._pvf.cluster_intervals import proportion as proportion
 from ._pvf.protection import pvf_protection as pvf_protection
 from ._pvf.running import pvf_running as pvf_running
 from ._pvf.allocation import (

@@ -8,28 +8,21 @@ from .communication import (
     startup_goodput as startup_goodput,
 )
 from .failures import (
-    cause_shares as cause_shares,
     checkpoint_curve as checkpoint_curve,
-    expected_ettr as expected_ettr,
     flight_suspects as flight_suspects,
     incidents as incidents,
     lemon_nodes as lemon_nodes,
     spares as spares,
 )
 from .faults import (
-    detector_tolerance as detector_tolerance,
     injection_sample_sizes as injection_sample_sizes,
-    interval_funnel as interval_funnel,
     pvf as pvf,
     pvf_by_bit as pvf_by_bit,
-    pvf_by_flips as pvf_by_flips,
     pvf_protection as pvf_protection,
-    pvf_running as pvf_running,
 )
 from ._goodput import (
     goodput as goodput,
     goodput_at_scale as goodput_at_scale,
-    goodput_sweep as goodput_sweep,
     goodput_windows as goodput_windows,
 )
 from .imbalance import (

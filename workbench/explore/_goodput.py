@@ -21,13 +21,6 @@ from workbench.tables import GOODPUT_INPUTS, Source, as_source
 _CONVENTIONS = (("one failure per interval", "interval"), ("failures at random", "poisson"))
 _MINUTES = (2, 4, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 50, 60, 90, 120)
 _SIZES = (1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 49_152, 65_536, 98_304, 131_072, 200_000)
-_SWEPT = {
-    "replicas": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96),
-    "stall_min": tuple(np.arange(0, 10.5, 0.5).tolist()),
-    "recovery_min": tuple(np.arange(0, 31.0, 1.0).tolist()),
-    "rejoin_min": tuple(np.arange(0, 5.25, 0.25).tolist()),
-    "failure_interval_min": tuple(np.geomspace(4, 400, 30).round(2).tolist()),
-}
 
 
 # Around a measured value: from a quarter of it to four times as much.
@@ -141,39 +134,6 @@ def goodput(
         stall=numbers("global stall [min]", stalls, base.stall_total_min),
         replicas=numbers("replicas", _REPLICAS, base.replicas),
         convention=counted,
-    )
-
-
-def goodput_sweep(job: FaultTolerance | None = None) -> Explorer:
-    """Choose the input that is varied, stall and recovery; see the productive share.
-
-    Parameters
-    ----------
-    job
-        Where the controls start; the published case by default.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.goodput_sweep`.
-
-    Examples
-    --------
-    >>> explorer = goodput_sweep()
-    >>> print(explorer.title())
-    Goodput: 44 % at 1, 83 % at 96 replicas that fail alone (counted: interval)
-    """
-    start = job or FaultTolerance()
-    names = {"replicas": "replicas", "stall_min": "stall", "recovery_min": "recovery"}
-    names |= {"rejoin_min": "stall at re-join", "failure_interval_min": "time between failures"}
-    return Explorer(
-        partial(_draw_sweep, base=start),
-        parameter=widgets.Dropdown(
-            options=[(words, name) for name, words in names.items()],
-            description="input on the axis",
-        ),
-        stall=numbers("global stall [min]", (0, 1, 1.5, 2, 3, 4, 6), start.stall_total_min),
-        recovery=numbers("recovery [min]", (2, 5, 10, 15, 20), start.recovery_total_min),
     )
 
 
@@ -293,17 +253,6 @@ def _scaled(phases: dict[str, float], total: float) -> float | dict[str, float]:
     if len(phases) < 2 or not before:
         return total
     return {name: minutes * total / before for name, minutes in phases.items()}
-
-
-def _draw_sweep(
-    *, parameter: str, stall: float, recovery: float, base: FaultTolerance
-) -> go.Figure:
-    job = replace(base, recovery_min=recovery, stall_min=stall)
-    table = analyze.goodput_sweep(
-        job, parameter, _SWEPT[parameter], failure_interval_min=18,
-        conventions=("interval", "poisson"),
-    )  # fmt: skip
-    return plot.goodput_sweep(table, source=Source("closed form, a failure every 18 min", "model"))
 
 
 def goodput_windows(

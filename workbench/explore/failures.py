@@ -1,8 +1,7 @@
-"""Explore failures: causes, incidents, hangs, checkpoints, spares and lemon nodes."""
+"""Explore failures: incidents, hangs, checkpoints, spares and lemon nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 
@@ -11,78 +10,13 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench import analyze, datasets, load, plot, simulate
+from workbench import analyze, plot, simulate
 from workbench.analyze import FaultTolerance
 from workbench.errors import WorkbenchError
 from workbench.explore._goodput import Measured
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers, prepared
 from workbench.plot._style.text import seconds
-from workbench.tables import FailureLog, FlightRecording, Source, as_source
-
-_PUBLISHED = {
-    "Llama 3, 16,384 GPUs (arXiv:2407.21783)": "causes_llama3",
-    "FT-HSDP, 32K GPUs (arXiv:2602.00277)": "causes_fthsdp_32k",
-    "ByteRobust, 3 months (arXiv:2509.16293)": "causes_byterobust",
-}
-
-
-def cause_shares(
-    failures: Mapping[str, pd.DataFrame] | None = None, *, source: str = "", synthetic: bool = False
-) -> Explorer:
-    """Choose whose failures and what to count by; see what failed, and how sure that is.
-
-    Starts with the first of one's own tables, else with the table of Llama 3.
-
-    Parameters
-    ----------
-    failures
-        One's own tables :data:`workbench.tables.FAILURES` or :data:`workbench.tables.CAUSE_COUNTS`,
-        by the name to choose them by. The published ones are offered as well.
-    source, synthetic
-        Where one's own data comes from, and whether it was generated; the figure says
-        both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.cause_shares`.
-
-    Raises
-    ------
-    WorkbenchError
-        If ``failures`` is a table instead of tables by name.
-
-    Examples
-    --------
-    >>> explorer = cause_shares()
-    >>> print(explorer.title())
-    Faulty GPU is behind 35 % of the 419 failures, printed as 30 %; the first 5 of 18 causes are
-    behind 81 %
-    """
-    passed: object = {} if failures is None else failures
-    if not isinstance(passed, Mapping):
-        msg = "pass tables by name, {'my cluster': log.failures}"
-        raise WorkbenchError(msg)
-    own = dict(passed)
-    folder = datasets.path("published")
-    tables = own | {
-        name: load.cause_counts(folder / f"{file}.csv")
-        for name, file in _PUBLISHED.items()
-        if name not in own
-    }
-
-    def draw(*, table: str, by: str) -> go.Figure:
-        is_own = table in own
-        where = as_source(source).joined(table) if is_own else Source(table, "published")
-        shares = analyze.cause_shares(tables[table], by=by)
-        return plot.cause_shares(shares, source=where, synthetic=synthetic and is_own)
-
-    return Explorer(
-        draw,
-        table=widgets.Dropdown(options=list(tables), description="failures of"),
-        by=widgets.Dropdown(options=["cause", "category"], description="group by"),
-    )
-
+from workbench.tables import FailureLog, FlightRecording, Source
 
 _WRITES = (0.1, 0.25, 0.5, 1, 2, 5)
 
@@ -158,41 +92,6 @@ def checkpoint_curve(
         write=numbers("writing one [min]", _WRITES, write_min),
         recovery=numbers("recovery [min]", (1, 5, 10, 20), recovery_min),
     )
-
-
-def expected_ettr() -> Explorer:
-    """Move failure rate, restart and checkpoint interval; see where the formula fails.
-
-    Starts at the rate of Meta's RSC-1 cluster.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.expected_ettr`.
-
-    Examples
-    --------
-    >>> explorer = expected_ettr()
-    >>> print(explorer.title())
-    At 200,000 GPUs the first-order formula says -3.48, the exact share is 0.2 %
-    """
-    return Explorer(
-        _draw_ettr,
-        rate=numbers("failures per 1,000 node-days", (1, 2.34, 3.79, 6.5, 10), 6.5),
-        restart=numbers("restart [min]", (2, 5, 10, 20), 10),
-        interval=numbers("checkpoint interval [min]", (2, 5, 15, 30, 60), 60),
-    )
-
-
-def _draw_ettr(*, rate: float, restart: float, interval: float) -> go.Figure:
-    table = analyze.expected_ettr(
-        np.geomspace(512, 200_000, 40).astype(int),
-        failures_per_1000_node_days=rate,
-        restart_min=restart,
-        checkpoint_interval_min=interval,
-        write_min=0.5,
-    )
-    return plot.expected_ettr(table, source=Source("closed form; writing takes 0.5 min", "model"))
 
 
 _VIEWS = {

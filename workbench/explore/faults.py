@@ -1,14 +1,12 @@
-"""Explore fault injection: vulnerability factors, protection, detectors and sample sizes."""
+"""Explore fault injection: vulnerability factors, protection and sample sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import ipywidgets as widgets
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -19,93 +17,57 @@ from workbench.explore.live import Chunks, LiveExplorer
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers, slider
 from workbench.tables import ExhaustiveInjections, Injections, as_source
 
-# Explore the tolerance of a detector: what it catches against false alarms.
+Found: TypeAlias = tuple[pd.DataFrame, ...]
 
-_TOLERANCES = (0.0, *(10.0 ** (step / 2) for step in range(-16, -3)))
-
-
-def detector_tolerance(
-    trials: pd.DataFrame,
-    *,
-    tolerances: Sequence[float] = _TOLERANCES,
-    source: str = "",
-    synthetic: bool = False,
-) -> Explorer:
-    """Move the tolerance; read off the share of faults detected and that of false alarms.
-
-    Starts at the smallest tolerance without a false alarm.
-
-    Parameters
-    ----------
-    trials
-        Table :data:`workbench.tables.DETECTOR_TRIALS`.
-    tolerances
-        Residuals that the control offers.
-    source, synthetic
-        Where the trials come from; whether the data was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        A control above :func:`workbench.plot.detector_tolerance`.
-
-    Raises
-    ------
-    WorkbenchError
-        If no fault changed an output.
-
-    Examples
-    --------
-    >>> from workbench import datasets
-    >>> import pandas as pd
-    >>> trials = pd.read_parquet(datasets.path("pvf-demo") / "detectors.parquet")
-    >>> explorer = detector_tolerance(trials, source="pvf-demo", synthetic=True)
-    >>> print(explorer.title())
-    At a tolerance of 3.16e-07 100 % of the faults are detected, 0 % false alarms
-    """
-    table = analyze.detector_tolerance(trials, tolerances=tolerances)
-    if table.empty:
-        msg = "no trial has a fault that changed the output; a detector needs some to catch"
-        raise WorkbenchError(msg)
-    alarms = table.groupby("tolerance")["false_alarm_share"].max()
-    quiet = alarms[alarms == 0]
-    offered = np.sort(table["tolerance"].unique()).tolist()
-    start = float(quiet.index.min()) if len(quiet) else offered[-1]
-
-    def draw(*, tolerance: float) -> go.Figure:
-        return plot.detector_tolerance(
-            table, at_tolerance=tolerance, source=source, synthetic=synthetic
-        )
-
-    return Explorer(
-        draw, tolerance=slider("tolerance", [(f"{value:.3g}", value) for value in offered], start)
-    )
-
-
-# Explore how many sites to inject for a wanted error.
+# Explore how many sites to inject for a wanted error: planned, and while they come in.
 
 _ERRORS = (0.02, 0.05, 0.1, 0.2, 0.5)
 _LEVELS = (0.8, 0.9, 0.95, 0.99)
+_DESIGNS, _GROWING = "designs", "growing"
+_VIEWS = (("sites that each design needs", _DESIGNS), ("estimate while sites come in", _GROWING))
+_SITES = range(500, 6_001, 500)
+_LOOKS = 60
 
 
 def injection_sample_sizes(
-    injections: Injections | ExhaustiveInjections, *, source: str = "", synthetic: bool = False
+    injections: Injections | ExhaustiveInjections,
+    chunks: Chunks | None = None,
+    *,
+    start: Injections | None = None,
+    source: str = "",
+    synthetic: bool = False,
 ) -> Explorer:
-    """Choose the wanted error and confidence; see how many sites each design needs.
+    """Choose the wanted error and confidence; see how many sites that takes.
 
-    Starts at ±10 % of the factor with 95 % confidence.
+    One view plans: the sites that each design needs. The other follows the estimate and its
+    intervals while sites come in, up to where they are good enough. Starts at ±10 % of the factor
+    with 95 % confidence.
 
     Parameters
     ----------
     injections
-        Results to plan from: of a pilot campaign, or the truth of one that injected every fault.
+        Results to plan from and to follow; or every fault of a model, from which samples are
+        drawn, so that intervals are seen beside the true value.
+    chunks
+        Makes an iterator that injects and gives the outcomes of one chunk after another, e.g.
+        ``lambda: injections.running(model, inputs, faults, settings=settings)``. Called when
+        *Inject* is pressed.
+    start
+        Campaign whose faults ``chunks`` injects, where ``injections`` is every fault.
     source, synthetic
         Where they come from, e.g. model and inputs; whether the inputs were generated.
 
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.injection_sample_sizes`.
+        Controls above :func:`workbench.plot.injection_sample_sizes` and
+        :func:`workbench.plot.pvf_running`. With ``chunks`` a LiveExplorer with the buttons
+        *Inject* and *Stop*, whose ``found`` holds the outcomes of what was injected.
+
+    Raises
+    ------
+    WorkbenchError
+        If there is something to inject and no campaign whose faults these are.
 
     Examples
     --------
@@ -115,74 +77,92 @@ def injection_sample_sizes(
     >>> print(explorer.title())
     embeddings needs 59,180 sites by design Neyman, 21,675,763 by uniform
     """
-    table = analyze.injection_sample_sizes(
+    truth = injections if isinstance(injections, ExhaustiveInjections) else None
+    samples = _Samples(truth, injections if isinstance(injections, Injections) else start)
+    planned = analyze.injection_sample_sizes(
         injections, relative_error=_ERRORS, confidence_level=_LEVELS
     )
 
-    def draw(*, error: float, level: float) -> go.Figure:
-        wanted = (table["error_kind"] == "absolute") | (table["error"] == error)
-        rows = table[wanted & (table["confidence_level"] == level)]
-        return plot.injection_sample_sizes(rows, source=source, synthetic=synthetic)
+    def draw(*, view: str, error: float, level: float, found: Found = (), **of: Any) -> go.Figure:
+        if view == _DESIGNS:
+            wanted = (planned["error_kind"] == "absolute") | (planned["error"] == error)
+            rows = planned[wanted & (planned["confidence_level"] == level)]
+            return plot.injection_sample_sizes(rows, source=source, synthetic=synthetic)
+        looks, exact = samples.looks(level, found, **of)
+        return plot.pvf_running(
+            looks.assign(is_enough=is_enough(looks, error)),
+            truth=exact,
+            source=as_source(source).joined("injected just now") if found else source,
+            synthetic=synthetic,
+        )
 
-    return Explorer(
-        draw,
-        error=slider("error of the factor", [(f"±{100 * e:g} %", e) for e in _ERRORS], 0.1),
-        level=slider("confidence", [(f"{100 * value:g} %", value) for value in _LEVELS], 0.95),
-    )
-
-
-# Explore how far a sample of injections can be trusted, drawn from a truth that is known.
-
-_STEP, _STEPS = 500, 12
-
-
-def interval_funnel(
-    truth: ExhaustiveInjections, *, source: str = "", synthetic: bool = False
-) -> Explorer:
-    """Inject 500 sites more; see the intervals close in on the truth, or miss it.
-
-    Nothing is injected: a sample that grows is drawn from the truth, another with every seed.
-
-    Parameters
-    ----------
-    truth
-        Every single-bit fault of a model.
-    source, synthetic
-        Where the truth comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.interval_funnel`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> truth = load.exhaustive_injections(datasets.path("pvf-truth") / "dlrm.parquet")
-    >>> explorer = interval_funnel(truth, source="pvf-truth", synthetic=True)
-    >>> print(explorer.title())
-    6 of 6 looks cover the true value with sites as the sample, 1 with inputs as independent
-    """
-    counts = [_STEP * (1 + step) for step in range(_STEPS)]
-    components = list(dict.fromkeys(truth.parameters["component"]))
-
-    @cache
-    def table(component: str, seed: int) -> pd.DataFrame:
-        return analyze.interval_funnel(truth, component=component, site_counts=counts, seed=seed)
-
-    def draw(*, component: Any, sites: float, seed: float) -> go.Figure:
-        rows = table(str(component), int(seed))
-        rows = rows[rows["site_count"] <= sites]
-        return plot.interval_funnel(rows, source=source, synthetic=synthetic)
-
-    return Explorer(
-        draw,
-        component=widgets.Dropdown(
-            options=components, value=components[-1], description="component"
+    controls: dict[str, widgets.ValueWidget] = {
+        "view": widgets.Dropdown(
+            options=_VIEWS, value=_GROWING if chunks else _DESIGNS, description="show"
         ),
-        sites=slider("sites injected", [(f"{value:,}", value) for value in counts], 6 * _STEP),
-        seed=numbers("seed", (1, 2), 1),
-    )
+        "error": slider("good enough at", [(f"±{100 * e:g} %", e) for e in _ERRORS], 0.1),
+        "level": slider("confidence", [(f"{100 * value:g} %", value) for value in _LEVELS], 0.95),
+    }
+    if truth is not None:
+        names = list(dict.fromkeys(truth.parameters["component"]))
+        controls["component"] = widgets.Dropdown(
+            options=names, value=samples.component or names[-1], description="component"
+        )
+        controls["seed"] = numbers("seed", (1, 2), 1)
+    explorer: Explorer
+    if chunks is None:
+        explorer = Explorer(draw, **controls)
+    else:
+        count = samples.own.faults["exp_id"].nunique()
+        explorer = LiveExplorer(draw, chunks, total_count=count, **controls)
+    of_samples = [name for name in controls if name in ("component", "seed")]
+    return explorer.inert(**dict.fromkeys(of_samples, lambda values: values["view"] == _DESIGNS))
+
+
+class _Samples:
+    """What sites told so far: those injected now, drawn from a truth, or of a campaign."""
+
+    def __init__(self, truth: ExhaustiveInjections | None, campaign: Injections | None) -> None:
+        self.truth, self.campaign = truth, campaign
+        hit = () if campaign is None else campaign.faults["component"].unique()
+        self.component = str(hit[0]) if len(hit) == 1 else None
+        self.drawn, self.whole = cache(self._drawn), cache(partial(self.followed, found=()))
+
+    @property
+    def own(self) -> Injections:
+        """The campaign, which must be there if it is injected."""
+        if self.campaign is None:
+            msg = "pass start=, the campaign whose faults chunks injects"
+            raise WorkbenchError(msg)
+        return self.campaign
+
+    def looks(
+        self, level: float, found: Found, component: str | None = None, seed: float = 1
+    ) -> tuple[pd.DataFrame, float | None]:
+        """Return the looks at a sample, and the true value where it is known."""
+        if found:
+            component = self.component
+        drawn = None
+        if self.truth is not None and component is not None:
+            drawn = self.drawn(component, int(seed), level)
+        exact = None if drawn is None else float(drawn["truth"].iloc[0])
+        if found:
+            return self.followed(level, found), exact
+        return self.whole(level) if drawn is None else drawn, exact
+
+    def _drawn(self, component: str, seed: int, level: float) -> pd.DataFrame:
+        return analyze.interval_funnel(
+            self.truth, component=component, site_counts=_SITES, seed=seed, confidence_level=level
+        )
+
+    def followed(self, level: float, found: Found) -> pd.DataFrame:
+        shown = self.own
+        if found:
+            name = str(shown.campaign["campaign_id"].iloc[0])
+            outcomes = pd.concat(found, ignore_index=True).assign(campaign_id=name)
+            shown = replace(shown, outcomes=outcomes)
+        every = max(len(shown.outcomes) // _LOOKS, 1)
+        return analyze.pvf_running(shown, every=every, confidence_level=level)
 
 
 # Explore how vulnerable the parts of a model are, under each rule of averaging and counting.
@@ -296,44 +276,6 @@ def pvf_by_bit(
     )
 
 
-def pvf_by_flips(injections: Injections, *, source: str = "", synthetic: bool = False) -> Explorer:
-    """Choose a component and how outputs not finite count; see what more flips do.
-
-    Parameters
-    ----------
-    injections
-        Results of campaigns that differ in their numbers of flips, perhaps in their types.
-    source, synthetic
-        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.pvf_by_flips`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "flips")
-    >>> explorer = pvf_by_flips(injections, source="pvf-demo", synthetic=True)
-    >>> print(explorer.title())
-    top, bf16: 1.4 % go wrong at 1 flip, 44.2 % at 128
-    """
-
-    @cache
-    def table(nan_policy: Any) -> pd.DataFrame:
-        return analyze.pvf_by_flips(injections, nan_policy=nan_policy)
-
-    def draw(*, component: str, nan_policy: str) -> go.Figure:
-        rows = chosen_rows(table(nan_policy), component=component)
-        return plot.pvf_by_flips(rows, source=source, synthetic=synthetic)
-
-    components = table("wrong")["component"]
-    return Explorer(
-        draw, component=choice("component", components.unique()), nan_policy=not_finite()
-    )
-
-
 # Explore what protecting the most harmful parts first removes.
 
 _UNITS = (("elements", "elements"), ("bits of one place", "bits"), ("tensors", "tensors"))
@@ -380,101 +322,3 @@ def pvf_protection(
         unit=widgets.Dropdown(options=_UNITS, description="protect"),
         part=choice("part of the model", groups),
     )
-
-
-# Inject while the estimate is watched, and stop when it is good enough.
-
-_LOOKS = 60
-_PVF_RUNNING_ERRORS = (0.05, 0.1, 0.2, 0.3, 0.5)
-
-
-def pvf_running(
-    start: Injections,
-    chunks: Chunks | None = None,
-    *,
-    faults: pd.DataFrame | None = None,
-    truth: float | None = None,
-    source: str = "",
-    synthetic: bool = False,
-) -> LiveExplorer:
-    """Press a button to inject; watch the estimate and its interval settle, and stop.
-
-    Starts with results that are there already, so that there is a picture without PyTorch.
-    Choose the error that is good enough.
-
-    Parameters
-    ----------
-    start
-        A campaign that is done; shown until something is injected.
-    chunks
-        Makes an iterator that injects and gives the outcomes of one chunk after another, e.g.
-        ``lambda: injections.running(model, inputs, faults, settings=settings)``. It is called
-        when the button is pressed.
-    faults
-        Table :data:`workbench.tables.FAULTS` of what ``chunks`` injects; the faults of
-        ``start`` if dropped. Both follow the same rules.
-    truth
-        The exhaustive factor, where it is known; drawn as a line.
-    source, synthetic
-        Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    LiveExplorer
-        A control and the buttons *Inject* and *Stop* above :func:`workbench.plot.pvf_running`.
-        ``explorer.found`` holds the outcomes of what was injected.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> start = load.injections(datasets.path("pvf-demo") / "lenet-weights")
-    >>> explorer = pvf_running(start, source="pvf-demo")
-    >>> print(explorer.title())
-    2,000 sites: 0.0634 % go wrong (0.0214 to 0.145 %), not yet good enough to stop
-    """
-    # The campaign that is injected now is described as the one that is done.
-    name = str(start.campaign["campaign_id"].iloc[0])
-    live = replace(
-        start, faults=(start.faults if faults is None else faults).assign(campaign_id=name)
-    )
-    label = {"truth": truth, "source": source, "synthetic": synthetic}
-    return LiveExplorer(
-        partial(_draw, of_start=cache(partial(_looks, start)), live=live, name=name, label=label),
-        chunks or _nothing,
-        total_count=live.faults["exp_id"].nunique(),
-        wanted=slider(
-            "good enough at ±",
-            [(f"{100 * value:g} %", value) for value in _PVF_RUNNING_ERRORS],
-            0.2,
-        ),
-    )
-
-
-def _nothing() -> Iterator[pd.DataFrame]:
-    msg = (
-        "there is nothing to inject into; pass chunks, e.g. "
-        "lambda: injections.running(model, inputs, faults)"
-    )
-    raise WorkbenchError(msg)
-
-
-def _draw(
-    *,
-    wanted: float,
-    found: tuple[pd.DataFrame, ...],
-    of_start: Callable[[], pd.DataFrame],
-    live: Injections,
-    name: str,
-    label: dict[str, Any],
-) -> go.Figure:
-    if found:
-        outcomes = pd.concat(found, ignore_index=True).assign(campaign_id=name)
-        looks = _looks(replace(live, outcomes=outcomes))
-        label = label | {"source": as_source(label["source"]).joined("injected just now")}
-    else:
-        looks = of_start()
-    return plot.pvf_running(looks.assign(is_enough=is_enough(looks, wanted)), **label)
-
-
-def _looks(shown: Injections) -> pd.DataFrame:
-    return analyze.pvf_running(shown, every=max(len(shown.outcomes) // _LOOKS, 1))

@@ -23,7 +23,6 @@ from ._imbalance.reuse_histogram import reuse_histogram as reuse_histogram
 from ._failures.cause_counts import cause_counts as cause_counts
 from ._failures.flight_dumps.reader import flight_recorder as flight_recorder
 from ._failures.formats.failure_table import failure_table as failure_table
-from ._failures.lifetimes import lifetimes as lifetimes
 from ._failures.reader import failures as failures
 
 # Fault injection
@@ -42,7 +41,6 @@ from ._power.fleets import power_fleet_total as power_fleet_total
 from ._power.reader import power as power
 from ._power.rollup import power_rollup as power_rollup
 from ._power.sweeps import power_sweeps as power_sweeps
-from ._power.topology import power_topology as power_topology
 
 # The fleet as a whole
 from ._fleet.reader import bundle as bundle
@@ -51,7 +49,6 @@ from ._fleet.reader import fleet as fleet
 
 # Communication
 from ._communication.embedding_outputs import embedding_outputs as embedding_outputs
-from ._communication.rank_places import rank_places as rank_places
 from ._communication.regions import (
     local_training_losses as local_training_losses,
     regions as regions,

@@ -16,7 +16,6 @@ from workbench.load._failures.formats.registry import (
     looks_like_a_trace,
     readers_of,
 )
-from workbench.load._failures.lifetimes import names_lifetimes
 from workbench.load._files.archive import Source
 from workbench.load._files.tables import header_of, keys_of, parquet_schema
 from workbench.load._files.wanted import FAILURE_LOGS, TRACES
@@ -125,11 +124,6 @@ def is_injection_records(sample: Sample, _found: Set[str]) -> bool:
 def is_failure_table(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise failures in a table whose columns are named as in the package's own."""
     return not kinds and _is_data(sample) and names_failures(sample.columns)
-
-
-def is_lifetimes(sample: Sample, kinds: Set[str]) -> bool:
-    """Recognise lifetimes in a table whose columns are named as in the package's own."""
-    return not kinds and _is_data(sample) and names_lifetimes(sample.columns)
 
 
 def is_operations(sample: Sample, _found: Set[str]) -> bool:

@@ -16,7 +16,6 @@ from workbench.errors import LoadError
 from workbench.load import kind_rules as rules
 from workbench.load._failures.flight_dumps.reader import flight_recorder
 from workbench.load._failures.formats.failure_table import failure_table
-from workbench.load._failures.lifetimes import lifetimes
 from workbench.load._failures.reader import failures
 from workbench.load._files.archive import Paths, Source, given_paths, shown, shown_all, survey
 from workbench.load._files.findings import Finding, listed
@@ -42,8 +41,8 @@ _SET_BESIDE = "holds {} as stored tables, beside others that are read; pass this
 _DAMAGED_SET = "holds stored tables that are damaged; run 'workbench convert' again"
 UNKNOWN = "unrecognized kind"
 _OWN_TABLE = (
-    "a table under names of its own is read in Python: load.power, load.failure_table and "
-    "load.lifetimes take the names as columns"
+    "a table under names of its own is read in Python: load.power and load.failure_table take "
+    "the names as columns"
 )
 
 
@@ -130,10 +129,6 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind("failure tables", rules.is_failure_table, failure_table, ("tz",), _FAILURE_NOTEBOOKS,
          is_one_file=True),
-    Kind(
-        "lifetimes", rules.is_lifetimes, lifetimes, is_one_file=True,
-        advice="in Python, plot.survival(analyze.survival(load.lifetimes(path)), source=...) does",
-    ),
     Kind(
         "traces", rules.is_trace, traces, ("window",),
         notebooks=(

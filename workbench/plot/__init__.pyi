@@ -5,7 +5,6 @@ from ._fleet.comparison_page import (
     run_comparison_page as run_comparison_page,
     run_trend_page as run_trend_page,
 )
-from ._fleet.run_comparison import run_comparison as run_comparison, run_trend as run_trend
 from ._fleet.dashboard import dashboard as dashboard
 from ._fleet.findings import FindingCards as FindingCards, Page as Page, findings as findings
 
@@ -17,31 +16,18 @@ from ._traces.breakdown import (
 )
 from ._traces.breakdown import clocks as clocks
 from ._traces.collectives import (
-    blame as blame,
     straggler_attribution as straggler_attribution,
     collective_waits as collective_waits,
     collectives as collectives,
 )
-from ._traces.memory import (
-    memory_fragmentation as memory_fragmentation,
-    memory_peak as memory_peak,
-    memory_timeline as memory_timeline,
-)
+from ._traces.memory import memory_peak as memory_peak, memory_timeline as memory_timeline
 from ._traces.inference import inference_iterations as inference_iterations
 from ._traces.kernels import trace_diff as trace_diff
 from ._traces.breakdown import idle_time as idle_time
-from ._traces.kernels import (
-    kernel_kinds as kernel_kinds,
-    kernels as kernels,
-    operators as operators,
-)
+from ._traces.kernels import kernel_kinds as kernel_kinds, kernels as kernels
 from ._traces.collectives import late_arrivals as late_arrivals
 from ._traces.modules import model_tree as model_tree, phases as phases
-from ._traces.launches import (
-    copy_bandwidth as copy_bandwidth,
-    launches as launches,
-    queue_length as queue_length,
-)
+from ._traces.launches import copy_bandwidth as copy_bandwidth, launches as launches
 from ._traces.timeline import timeline as timeline, timeline_live as timeline_live
 
 # Workload imbalance
@@ -78,9 +64,8 @@ from ._imbalance.pipeline import training_speed as training_speed
 from ._failures.incidents import cause_shares as cause_shares
 from ._failures.goodput_changes import (
     checkpoint_curve as checkpoint_curve,
-    expected_ettr as expected_ettr,
 )
-from ._failures.lifetimes import failure_rates as failure_rates
+from ._failures.failure_rates import failure_rates as failure_rates
 from ._failures.hang import flight_positions as flight_positions
 from ._failures.hang import flight_suspects as flight_suspects
 from ._failures.hang import flight_waits as flight_waits
@@ -88,24 +73,17 @@ from ._failures.goodput import goodput as goodput
 from ._failures.goodput import goodput_at_scale as goodput_at_scale
 from ._failures.goodput_changes import (
     goodput_ladder as goodput_ladder,
-    goodput_sensitivity as goodput_sensitivity,
-    goodput_sweep as goodput_sweep,
 )
 from ._failures.goodput import goodput_windows as goodput_windows
 from ._failures.incidents import incident_counts as incident_counts, incidents as incidents
 from ._failures.lemon_nodes import lemon_nodes as lemon_nodes, lemon_recall as lemon_recall
-from ._failures.lifetimes import mttf_by_size as mttf_by_size
-from ._failures.lifetimes import recurrence as recurrence
 from ._failures.goodput_changes import spares as spares
-from ._failures.lifetimes import survival as survival
 
 # Fault injection
 from ._pvf.estimates import pvf_by_bit as pvf_by_bit
 from ._pvf.exposure import pvf_by_flips as pvf_by_flips
-from ._pvf.protection import detector_tolerance as detector_tolerance
 from ._pvf.estimates import pvf as pvf
 from ._pvf.exposure import pvf_exposure as pvf_exposure
-from ._pvf.sampling import interval_funnel as interval_funnel
 from ._pvf.protection import pvf_mitigation as pvf_mitigation
 from ._pvf.sampling import outcome_shares as outcome_shares
 from ._pvf.protection import pvf_protection as pvf_protection

@@ -52,8 +52,8 @@ _QUANTITY = re.compile(r"[a-z]+(_[a-z0-9]+)+")
 _AMOUNT = re.compile(r"(share|_j|_kwh|_gpu_h|_usd|count|(?<!start)(?<!end)(?<!first)(?<!last)_ns)$")
 
 
-def as_data(frame: Any, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG001
-    """Make the MIME bundle of a data frame; the signature is that of IPython's formatters."""
+def as_data(frame: Any, **_wanted: Any) -> dict[str, Any]:
+    """Make the MIME bundle of a data frame; IPython also passes which types it wants."""
     head = frame.head(_CSV_ROWS)
     levels = [head.index.get_level_values(level) for level in range(head.index.nlevels)]
     # Rows that are only counted need no column for it.

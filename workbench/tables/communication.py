@@ -144,8 +144,8 @@ RANK_PLACES = table("""
     rail: Int32? >=0 - adapter of the node that the rank uses, as numbered on every node; missing if
         not recorded
     switch: str? - switch (or pod) of the node; missing if not recorded
-    basis: str - topology file, host name in the trace, or host name in the file name; and what is
-        doubtful
+    basis: str - host name in the trace or in the file name, or where else places come from; and
+        what is doubtful
 """)
 
 COLLECTIVE_SCOPES = table("""
@@ -176,20 +176,6 @@ PLACE_BANDWIDTH = table("""
     best_gb_per_s: float64 >=0 - bus bandwidth of the fastest of them [10^9 bytes/s]
     best_ratio: float64 0..1 - of that of the best pair of this scope
     doubt: str - why the pair itself may be faster
-""")
-
-FAULT_CHECKLIST = table("""
-    fault_checklist: One row per kind of fault: whether a flight-recorder dump alone can show it,
-    and whether these dumps do.
-
-    kind: str - kind of fault
-    scope: str - rank, job or slow
-    visible: str - in a dump alone: yes, in part or no
-    reasons: str - reasons of `flight_suspects` that stand for it, ;-separated
-    needs: str - what tells more, e.g. the kernel log; empty if nothing else is needed
-    verdict: str - found, possible (a reason fits this kind and others), not found, cannot be seen,
-        or not asked (no dumps)
-    ranks: str - suspected ranks, comma separated
 """)
 
 

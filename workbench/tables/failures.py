@@ -1,4 +1,4 @@
-"""Tables of failures, of the flight recorder and of goodput; causes, rates and lifetimes."""
+"""Tables of failures, of the flight recorder and of goodput; causes and rates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAILURES = table("""
     replica: Int32? >=0 - data-parallel replica
     job: str? - job as its scheduler numbers it
     kind: str - who reported it: xid, sxid, amdgpu, kernel (of its host, network or disks), slurm,
-        slurmstepd, torchelastic, nccl, nvrx, torchft, goodput, kubernetes, dcgm, spot or megatron
+        slurmstepd, torchelastic, nccl, nvrx, torchft, goodput, kubernetes, dcgm or megatron
     code: str? - code of that reporter: 79, NODE_FAIL, ...
     cause: str - what failed, in words: GPU has fallen off the bus
     category: str - gpu, gpu memory, nvlink, network, host, storage, software, scheduler, planned,
@@ -341,16 +341,6 @@ GOODPUT_WINDOWS = table("""
     productive_share: float64 0..1 - share of GPU time
 """)
 
-GOODPUT_SWEEP = table("""
-    goodput_sweep: The productive share while one input is varied.
-
-    parameter: str - input that is varied, e.g. replicas
-    value: float64 - its value, in the unit its name ends in
-    convention: str - interval, poisson, renewal, or replay
-    productive_share: float64? 0..1 - share of GPU time; missing where the convention has no answer
-    low_share: float64? optional 0..1 - lower end of the 95 % interval over runs, of a replay
-    high_share: float64? optional 0..1 - its upper end
-""")
 
 GOODPUT_LADDER = table("""
     goodput_ladder: From one case to another, one change at a time.
@@ -362,15 +352,6 @@ GOODPUT_LADDER = table("""
     printed_share: float64? 0..1 - as published, where it is
 """)
 
-GOODPUT_SENSITIVITY = table("""
-    goodput_sensitivity: What halving or doubling one input does, the largest effect first.
-
-    parameter: str - input that is changed
-    value: float64 - its value in the base case, in the unit its name ends in
-    base_share: float64 0..1 - share of GPU time that is productive in the base case
-    halved_share: float64? 0..1 - with half of it
-    doubled_share: float64? 0..1 - with twice of it
-""")
 
 GOODPUT_AT_SCALE = table("""
     goodput_at_scale: The productive share against the size of the job, with and without fault
@@ -429,7 +410,7 @@ SPARES = table("""
 """)
 
 
-# Failures: causes, rates, lifetimes, and whether they are spread evenly.
+# Failures: causes, rates, and whether they are spread evenly.
 
 CAUSE_COUNTS = table("""
     cause_counts: One row per cause: how many failures it explains, as somebody counted or printed
@@ -470,14 +451,6 @@ FAILURE_RATES = table("""
     high_mtbf_h: Float64? >=0 - upper end of the interval; missing if none failed
 """)
 
-JOB_SIZES = table("""
-    job_sizes: One row per size of job: how long jobs of that size ran, and how often they failed.
-
-    gpu_count: int64 >=1 - GPUs of the job
-    run_count: int64 >=1 - runs
-    failure_count: int64 >=0 - runs that failed
-    exposure_h: float64 >=0 - time they ran, added up
-""")
 
 MTTF_BY_SIZE = table("""
     mttf_by_size: One row per size of job: the mean time to failure, and how it scales with size.
@@ -496,59 +469,6 @@ MTTF_BY_SIZE = table("""
     high_slope_ratio: Float64? - upper end of the interval
 """)
 
-LIFETIMES = table("""
-    lifetimes: One row per life: of a node from one failure to the next, or of a part until it
-    failed.
-
-    node: str? - node, or serial number of the part
-    group: str - what is compared: model, rack, ...; all if nothing is
-    lifetime_h: float64 >=0 - how long it lasted, or was watched
-    is_failure: bool - it failed then; else it was no longer watched
-""")
-
-SURVIVAL = table("""
-    survival: One row per group and time at which something failed or was last watched.
-
-    group: str - group of lifetimes
-    time_h: float64 >=0 - age
-    at_risk_count: int64 >=0 - still watched just before that age
-    failure_count: int64 >=0 - failed at that age
-    censored_count: int64 >=0 - no longer watched after that age
-    survival_share: float64 0..1 - that lives beyond that age (Kaplan-Meier)
-    low_share: float64 0..1 - lower end of the interval
-    high_share: float64 0..1 - upper end of the interval
-    weibull_share: Float64? 0..1 - the same by the fitted Weibull law
-""")
-
-WEIBULL = table("""
-    weibull: One row per group: the Weibull law that fits the lifetimes best.
-
-    group: str - group of lifetimes
-    lifetime_count: int64 >=0 - lifetimes, censored ones included
-    failure_count: int64 >=0 - of them ended by a failure
-    shape_ratio: Float64? >=0 - shape: below 1 early failures or bursts, 1 chance, above 1 wear;
-        missing if there are too few failures
-    low_shape_ratio: Float64? >=0 - lower end of the interval
-    high_shape_ratio: Float64? >=0 - upper end of the interval
-    scale_h: Float64? >=0 - scale: 63 % have failed by then
-    low_scale_h: Float64? >=0 - lower end of the interval
-    high_scale_h: Float64? >=0 - upper end of the interval
-    exponential_mean_h: Float64? >=0 - mean if failures come by chance: total time / failures
-    likelihood_ratio: Float64? >=0 - twice the gain in log-likelihood over chance alone
-    p_value_share: Float64? 0..1 - probability of such a gain by chance
-""")
-
-RECURRENCE = table("""
-    recurrence: One row per time at which nodes failed: failures per node up to then.
-
-    time_h: float64 >=0 - since the observation began
-    failure_count: int64 >=1 - failures at that time
-    at_risk_count: int64 >=1 - nodes watched at that time
-    mean_count: float64 >=0 - failures per node up to then (Nelson-Aalen)
-    low_count: Float64? >=0 - lower end of the interval; missing once only one node is watched
-    high_count: Float64? >=0 - upper end of the interval; missing likewise
-    trend_count: float64 >=0 - the same by the fitted power law
-""")
 
 FAILURE_TREND = table("""
     failure_trend: One row: whether failures became more or less frequent while the nodes were

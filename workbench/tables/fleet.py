@@ -51,7 +51,6 @@ class Fleet:
 # Power beside work: energy of steps, spans and incidents, dips and their causes.
 
 _EPOCH = "ns since the Unix epoch, on the clock of the job log"
-_ENERGY = "energy of all entities; missing where too little is known"
 _COVERED = "of the time, over all entities, that readings cover"
 # Where the energy of a run went, in the order in which figures stack it.
 WASTE_STATES = (

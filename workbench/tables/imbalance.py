@@ -211,33 +211,6 @@ PACKING_BALANCE = table("""
     note: str - what is doubtful about the row; empty if nothing
 """)
 
-ATTENTION_PROFILE = table("""
-    attention_profile: One row per measured run of the attention kernel of one layer on one
-    document.
-
-    length_tokens: int64 >=1 - tokens of the document
-    tensor_parallel: int64 >=1 - ranks that share the heads
-    context_parallel: int64 >=1 - ranks that share the document
-    dur_ns: float64 >=0 - forward time
-""")
-
-LINEAR_PROFILE = table("""
-    linear_profile: One row per measured run of everything but attention of one layer.
-
-    token_count: int64 >=1 - tokens in the batch
-    tensor_parallel: int64 >=1 - ranks that share the matrices
-    dur_ns: float64 >=0 - forward time, all operators together
-""")
-
-CROSSOVER = table("""
-    crossover: One row per tensor-parallel degree: where attention overtakes everything else.
-
-    tensor_parallel: int64 >=1 - ranks that share a layer
-    crossover_tokens: float64 >=0 - length at which both cost the same
-    attention_ns_per_square: float64 >=0 - attention time over the squared length
-    linear_ns_per_token: float64 >=0 - time of all else over tokens
-    point_count: int64 >=1 - measurements that were used
-""")
 
 CONTEXT_SHARDING = table("""
     context_sharding: One row per micro-batch: attention of the slowest context-parallel rank,

@@ -15,7 +15,6 @@ SCOPES = (
     "gpu", "module", "cpu", "memory", "node_dc", "node_ac", "switch", "rack", "row", "pdu", "panel",
     "switchboard", "msb", "utility", "facility", "cooling", "unknown",
 )  # fmt: skip
-METHODS = ("instant", "avg_1s", "average", "counter", "meter", "estimate", "unknown")
 
 POWER = table("""
     power: One row per reading, in order of entity and time. Readings that the source lost are rows

@@ -15,7 +15,7 @@ CAMPAIGN = table("""
     campaign: One row per campaign: what was injected into what, and what counts as wrong.
 
     campaign_id: str - name of the campaign; the key of every other table
-    tool: str - what injected: workbench, SFIadvancedmodels, pytorchALFI, ...
+    tool: str - what injected: workbench, pytorchALFI, NVBitFI, ...
     tool_version: str? - its version
     model_name: str? - model
     model_sha: str? - sha256 of the names, shapes and weights
@@ -218,17 +218,6 @@ PVF = Table(
     },
 )
 
-PROPORTION = table("""
-    proportion: One row per method: an interval for a share of independent trials.
-
-    method: str - wilson, clopper_pearson, wald or rule_of_three
-    event_count: int64 >=0 - events
-    trial_count: int64 >=1 - independent trials
-    event_share: float64 0..1 - share
-    low: float64 0..1 - lower end
-    high: float64 0..1 - upper end
-    confidence_level: float64 0..1 - confidence
-""")
 
 INJECTION_SAMPLE_SIZES = table("""
     injection_sample_sizes: One row per group and design: how many sites to inject for an error of

@@ -108,19 +108,6 @@ UNCLASSIFIED_KERNELS = table("""
     time_share: Float64? 0..1 - of the summed durations of all GPU work
 """)
 
-OPERATORS = table("""
-    operators: One row per rank and CPU operator: its own time and that of the GPU work it started.
-    The row without a name holds the GPU work for which no operator was found.
-
-    rank: int32 >=0 - global rank
-    name: category? - operator, e.g. aten::mm
-    op_count: int64 >=0 - calls
-    total_ns: int64 >=0 - host time including operators inside; recursion counted once
-    self_ns: int64 >=0 - host time without the operators inside
-    kernel_count: int64 >=0 - GPU work it started itself
-    gpu_self_ns: int64 >=0 - summed durations of that work
-    gpu_ns: int64 >=0 - the same including operators inside; recursion counted once
-""")
 
 ROOFLINE = table("""
     roofline: One row per rank, operator and the shapes and types of its inputs: work and time of
@@ -330,7 +317,7 @@ STEP_TIMES = table("""
 """)
 
 
-# Tables of inference: iterations of a serving engine, their phases, and replayed graphs.
+# Tables of inference: iterations of a serving engine, and their phases.
 
 INFERENCE_ITERATIONS = table("""
     inference_iterations: One row per rank and iteration of an inference engine, in order of its GPU
@@ -353,36 +340,8 @@ INFERENCE_ITERATIONS = table("""
     generation_request_count: Int64? >=0 - requests in decode
     generation_token_count: Int64? >=0 - their tokens: one a request unless the annotation says more
     launch: category - eager, graph, or eager and graph
-    graph: Int64? >=0 - number of the graph with most work, as in graph_kernels; missing without one
+    graph: Int64? >=0 - number of the graph with most work; missing without one
     doubt: str - why it may be no iteration
-""")
-
-INFERENCE_SUMMARY = table("""
-    inference_summary: One row per rank and phase: its share of the time, of which gaps.
-
-    rank: int32 >=0 - global rank
-    phase: str - prefill, decode, mixed or unknown
-    iteration_count: int64 >=1 - iterations
-    period_ns: int64 >=0 - their time, each until the next begins
-    time_share: Float64? 0..1 - of that of all phases of the rank
-    idle_share: Float64? 0..1 - of the period: no GPU work inside an iteration
-    gap_share: Float64? 0..1 - of the period: no GPU work between iterations
-    token_count: Int64? >=0 - tokens of prefill and decode; missing if one iteration tells none
-    tokens_per_s: Float64? >=0 - tokens / period [1/s]
-    doubt: str - why these may be no iterations
-""")
-
-GRAPH_KERNELS = table("""
-    graph_kernels: One row per rank, replayed graph, kernel name and operator: what a graph runs.
-
-    rank: int32 >=0 - global rank
-    graph: int64 >=0 - number of the graph on its rank: replays of the same kernels are one graph
-    name: str - GPU work
-    operator: str? - innermost operator around the call that captured it; missing if not known
-    replay_count: int64 >=1 - replays of the graph
-    kernel_count: int64 >=1 - pieces of this work in one replay
-    dur_ns: int64 >=0 - summed over all replays
-    note: str - why the operator is missing
 """)
 
 
@@ -466,17 +425,6 @@ MEMORY_PEAK = table("""
     step: Int32? - ProfilerStep of the peak
 """)
 
-MEMORY_STEPS = table("""
-    memory_steps: Memory of each step on each device.
-
-    rank: int32 >=0 - global rank
-    device: category - GPU 0, CPU, ...
-    step: int32 - number of the ProfilerStep
-    peak_bytes: int64 >=0 - most that tensors held within the step
-    peak_reserved_bytes: Int64? >=0 - most that the allocator held
-    end_bytes: int64 >=0 - allocated after the last action of the step
-    growth_bytes: Int64? - end minus the end of the step before; missing for the first
-""")
 
 MEMORY_FRAGMENTATION = table("""
     memory_fragmentation: How the memory of each device was divided, when an allocation failed and

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from data import make
 from tests.analyze.communication.test_collective_bandwidth import kernels, table_of
 from tests.analyze.findings.jobs import GEMM, MS, START, launched, trace
-from workbench import analyze, load
+from workbench import analyze
 from workbench.errors import WorkbenchError
 from workbench.tables import RANK_PLACES, RANKS
 
@@ -204,9 +204,7 @@ def test_hosts_are_read_from_the_trace_and_else_from_the_file_name():
 @pytest.mark.parametrize("name", ["rank_12.169999999900.pt.trace.json", "worker_12.pt.trace.json",
                                   "gpu-a_4121.json", "trace.json"])  # fmt: skip
 def test_a_file_name_without_a_host_is_refused_and_says_what_to_pass(name):
-    with pytest.raises(
-        WorkbenchError, match=r"name no host \(ranks \[0\]\); pass load.rank_places"
-    ):
+    with pytest.raises(WorkbenchError, match=r"name no host \(ranks \[0\]\); pass places="):
         analyze.rank_places(ranks_table([name]))
 
 
@@ -220,14 +218,6 @@ def test_places_without_a_rank_of_the_collectives_are_refused():
         analyze.collective_scopes(run([[0, 7]]), places=PLACES.iloc[:7])
     with pytest.raises(WorkbenchError, match="gpus_per_node must be 1 or more"):
         analyze.collective_scopes(run([[0, 7]]), gpus_per_node=0)
-
-
-def test_a_topology_file_gives_the_places(tmp_path):
-    path = tmp_path / "places.csv"
-    path.write_text("rank,hostname,rail,switch\n1,gpu-0,1,leaf-0\n0,gpu-0,0,leaf-0\n")
-    table = load.rank_places(path, columns={"node": "hostname"})
-    assert table["rank"].tolist() == [0, 1]
-    assert table["switch"].tolist() == ["leaf-0"] * 2
 
 
 def slow_node_job(node=1, factor=2.0, *, late=None, hosts=True, hidden=False, steps=4):

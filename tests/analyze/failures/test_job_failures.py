@@ -1,12 +1,11 @@
 """Which failure ended which job: the rule by hand, then what is refused."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from workbench import analyze
 from workbench.errors import WorkbenchError
-from workbench.tables import CRASH_LOOPS, FAILURES, JOB_FAILURES, JOB_SIZES, TIMELINE
+from workbench.tables import CRASH_LOOPS, FAILURES, JOB_FAILURES, TIMELINE
 
 MIN = 1 / 1440  # of a day
 MIN_NS = 60_000_000_000
@@ -117,26 +116,6 @@ def test_a_job_that_fails_again_and_again_is_a_loop(runs, seen):
     assert (loops["last_ns"] - loops["first_ns"]).tolist() == [95 * MIN_NS]
     found = analyze.crash_loops(analyze.job_failures(log, timeline), least_count=2)
     assert found["run_count"].tolist() == [4, 2]
-
-
-def test_sizes_add_up_what_ran_and_what_failed(runs):
-    timeline = runs(
-        {"end": 60, "gpu_count": 8},
-        {"end": 60, "gpu_count": 8, "replica": 1},
-        {"end": 120, "gpu_count": 8, "job": "2", "outcome": "COMPLETED"},
-        {"end": 30, "gpu_count": 64, "job": "3"},
-        {"end": 30, "gpu_count": 64, "job": "4", "state": "queued"},
-        {"end": 30, "gpu_count": None, "job": "5"},
-        {"end": None, "gpu_count": 8, "job": "6"},
-    ).assign(start_ns=0)
-    timeline = TIMELINE.cast(timeline)
-    table = JOB_SIZES.check(analyze.job_sizes(timeline))
-    assert table.to_numpy().tolist() == [[8, 2, 1, 3], [64, 1, 1, 0.5]]
-    assert table.attrs["left_out"] == {"runs of unknown size": 1, "runs of unknown duration": 1}
-    by_size = analyze.mttf_by_size(table)
-    assert by_size["mttf_h"].tolist() == [3, 0.5]
-    assert by_size["slope_ratio"].iloc[0] == pytest.approx(np.log(6) / np.log(8))
-    assert JOB_SIZES.check(analyze.job_sizes(TIMELINE.empty())).empty
 
 
 def test_clocks_and_windows_that_make_no_sense_are_refused(runs, seen):

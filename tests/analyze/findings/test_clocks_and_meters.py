@@ -15,6 +15,19 @@ from workbench import analyze, load
 from workbench.tables import Bundle
 
 
+def test_failures_of_files_with_clocks_of_their_own_are_counted_per_file(tmp_path):
+    """A rate over all of them would be wrong: nobody knows how the clocks are related."""
+    for name, times in (("a", (100, 9_000, 90_000)), ("b", (50,))):
+        lines = (f"[{at:5}.500000] NVRM: Xid (PCI:0000:{n}b:00): 79, pid=1, name=x, GPU has "
+                 "fallen off the bus.\n" for n, at in enumerate(times, 1))  # fmt: skip
+        (tmp_path / f"{name}.log").write_text("".join(lines))
+    bundle = load.bundle(tmp_path, node="gpu7", progress=False)
+    row = analyze.findings(bundle, rules=["leading_cause"]).findings.iloc[0]
+    assert row["finding"].startswith("3 of 3 failures")
+    assert row["doubt"].startswith("1 failures of ")
+    assert "diagnose each file separately" in row["doubt"]
+
+
 @pytest.mark.parametrize("apart", [1, -1, 40])
 def test_clocks_apart_hide_no_straggler_of_equal_collectives(apart):
     offset = [0, 90 * US * apart, -200 * US * apart, 140 * US * apart]

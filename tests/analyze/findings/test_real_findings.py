@@ -82,20 +82,6 @@ def test_findings_on_a_real_run_of_512_gpus_are_those_of_its_log(real_data):
 
 
 @pytest.mark.oracle
-def test_spot_instances_taken_back_are_counted_per_file(real_data):
-    """Each file has a clock of its own, so a rate over all of them would be wrong."""
-    folder = real_data("failures-spot")
-    removed = (folder / "p3-trace.csv").read_text().count(",remove,")
-    bundle = load.bundle(folder, tz="UTC", progress=False)
-    row = analyze.findings(bundle, rules=["leading_cause"]).findings.iloc[0]
-    assert row["finding"].startswith(f"{removed} of {removed} failures (98 % to 100 %)")
-    assert row["finding"].endswith("have one cause: spot instance taken back")
-    others = len(bundle.failures.failures) - removed
-    assert row["doubt"].startswith(f"{others} failures of ")
-    assert "diagnose each file separately" in row["doubt"]
-
-
-@pytest.mark.oracle
 def test_traces_of_several_models_are_not_read_as_one_job(real_data):
     """No file tells a rank: the naive reading numbers three models as ranks 0 to 2."""
     bundle = load.bundle(real_data("kineto-h100"), progress=False)

@@ -153,7 +153,6 @@ def found_in(path):
             "hang",
             "Ranks 12 and 14 .* other ranks have completed is still pending",
         ),
-        ("failures-spot", "p3-trace.csv", "leading_cause", "one cause: spot instance taken back"),
         ("power-mlperf-gpt3-512gpu", "", "power_swing", "Power swings"),
     ],
 )

@@ -120,16 +120,6 @@ def test_strata_weigh_as_much_as_they_stand_for(make_injections, drawn):
         assert found["design_effect_ratio"] == pytest.approx(variance / independent)
 
 
-def test_one_input_per_site_has_the_exact_interval(make_injections):
-    found = row(make_injections(*sites([1] * 30 + [0] * 970, inputs=1)))
-    exact = analyze.proportion(30, 1000).set_index("method")
-    # n - 1 instead of n, and Student's t instead of the normal distribution, are all between.
-    assert found["low"] == pytest.approx(exact.loc["clopper_pearson", "low"], rel=0.01)
-    assert found["high"] == pytest.approx(exact.loc["clopper_pearson", "high"], rel=0.01)
-    assert found["independent_low"] == pytest.approx(exact.loc["wilson", "low"])
-    assert found["is_sure"]
-
-
 def test_no_event_is_counted_in_sites_not_in_inputs(make_injections):
     found = row(make_injections(*sites([0] * 300, inputs=1000)))
     assert found["pvf"] == found["low"] == 0
@@ -358,26 +348,3 @@ def test_a_truth_cannot_tell_what_it_does_not_hold(truth):
         analyze.pvf(truth, average="bits", by="direction")
     with pytest.raises(InjectionError, match="beneficial='right'"):
         analyze.pvf(truth, average="bits", beneficial="right")
-
-
-@given(st.integers(0, 200), st.integers(1, 200), st.sampled_from([0.5, 0.95, 0.99]))
-def test_every_interval_of_a_proportion_holds_the_share(events, trials, level):
-    events = min(events, trials)
-    table = analyze.proportion(events, trials, confidence_level=level)
-    assert (table["low"] <= table["event_share"]).all()
-    assert (table["event_share"] <= table["high"]).all()
-    assert ("rule_of_three" in set(table["method"])) == (events == 0)
-
-
-@pytest.mark.oracle
-def test_intervals_of_a_proportion_are_those_of_the_textbook():
-    # Brown, Cai and DasGupta; the values are those of R's binom.confint(5, 50).
-    table = analyze.proportion(5, 50).set_index("method")[["low", "high"]].round(4)
-    assert table.loc["wilson"].tolist() == [0.0435, 0.2136]
-    assert table.loc["clopper_pearson"].tolist() == [0.0333, 0.2181]
-    assert table.loc["wald"].tolist() == [0.0168, 0.1832]
-
-
-def test_more_events_than_trials_are_refused():
-    with pytest.raises(Exception, match="event_count=3 is more than trial_count=2"):
-        analyze.proportion(3, 2)

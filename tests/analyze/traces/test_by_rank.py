@@ -29,8 +29,8 @@ from workbench.analyze._traces.by_rank import _joint, _part, _stacked
 from workbench.errors import LoadError, WorkbenchError
 
 PER_RANK = [
-    analyze.time_breakdown, analyze.communication_overlap, analyze.step_breakdown,
-    analyze.step_times, analyze.idle_time, analyze.kernels, analyze.operators, analyze.launches,
+    analyze.time_breakdown, analyze.communication_overlap,
+    analyze.step_times, analyze.idle_time, analyze.kernels, analyze.launches,
     analyze.copy_bandwidth, analyze.queue_length, analyze.kernel_kinds,
     analyze.model_tree, analyze.phases,
 ]  # fmt: skip

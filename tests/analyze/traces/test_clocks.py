@@ -72,8 +72,8 @@ def test_clocks_that_are_wrong_by_milliseconds_are_found_and_set_right(real_even
 
     right = analyze.collective_waits(events, clocks=before)
     mended = analyze.collective_waits(wrong, clocks=after)
-    assert analyze.blame(mended).equals(analyze.blame(right))
-    assert analyze.blame(mended)["blamed_rank"].nunique() == 3
+    assert analyze.straggler_attribution(mended).equals(analyze.straggler_attribution(right))
+    assert analyze.straggler_attribution(mended)["blamed_rank"].nunique() == 3
 
 
 def nccl(rank, start, end, **more):
@@ -234,7 +234,9 @@ def test_an_arrival_order_within_the_uncertainty_is_withheld(make_events):
     assert "apart and clocks agree to" in careful["note"]
     assert careful["start_skew_ns"] > 4 * MS, "the wait is told all the same"
     waits = analyze.collective_waits(events, clocks=table)
-    assert analyze.blame(waits).attrs["left_out"]["it is not sure who was last"] >= 1
+    assert (
+        analyze.straggler_attribution(waits).attrs["left_out"]["it is not sure who was last"] >= 1
+    )
 
 
 @settings(max_examples=20)
@@ -332,7 +334,7 @@ def test_a_trace_that_begins_one_collective_later_is_not_taken_for_a_clock(make_
     assert "a trace that begins one or some collectives later" in table["note"][1]
     waits = analyze.collective_waits(events, clocks=table)
     assert not waits["is_sure"].any()
-    assert analyze.blame(waits).empty
+    assert analyze.straggler_attribution(waits).empty
 
 
 def test_in_order_a_clock_that_is_right_is_sure_however_regular_the_collectives(make_events):

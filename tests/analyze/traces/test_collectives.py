@@ -34,7 +34,7 @@ def test_the_last_ranks_of_the_dlrm_job_are_those_published(real_events, publish
 
 @pytest.mark.oracle
 def test_waiting_in_the_dlrm_job_is_blamed_as_published(real_events, published):
-    blame = BLAME.check(analyze.blame(analyze.collective_waits(real_events(*DLRM))))
+    blame = BLAME.check(analyze.straggler_attribution(analyze.collective_waits(real_events(*DLRM))))
     found = blame.groupby("blamed_rank")["wait_ns"].sum()
     printed = published("trace_dlrm_blame").set_index("blamed_rank")["wait_us"] * 1000
     assert found.to_dict() == printed.to_dict()
@@ -94,7 +94,7 @@ def test_waiting_and_transfer_add_up_to_the_time_inside(make_events, some, known
         assert mine["wait_ns"].tolist() == [max(delays) - delay for delay in delays]
         assert mine["transfer_ns"].tolist() == [transfer] * 3
         assert set(mine["blamed_rank"]) == {delays.index(max(delays))}
-    blamed = analyze.blame(waits)
+    blamed = analyze.straggler_attribution(waits)
     assert blamed["wait_ns"].sum() == waits["wait_ns"].sum()
     assert blamed["collective_count"].sum() == len(waits)
 
@@ -209,8 +209,8 @@ def test_missing_ranks_make_waits_lower_bounds(make_events):
     assert set(table["note"]) == {"2 of 4 ranks are missing: waits are lower bounds"}
     assert table["wait_ns"].tolist() == [1, 0]
     waits = analyze.collective_waits(events)
-    assert analyze.blame(waits).empty
-    assert analyze.blame(waits, complete_only=False)["wait_ns"].tolist() == [1, 0]
+    assert analyze.straggler_attribution(waits).empty
+    assert analyze.straggler_attribution(waits, complete_only=False)["wait_ns"].tolist() == [1, 0]
 
 
 def test_ranks_that_cannot_have_waited_are_not_said_to_have(make_events):
@@ -237,9 +237,11 @@ def test_a_rank_with_a_late_clock_is_not_blamed(make_events):
     assert not table["is_sure"].any()
     assert table["note"].str.contains("clocks disagree, or").all()
     waits = analyze.collective_waits(make_events(*rows))
-    assert analyze.blame(waits).empty
-    assert analyze.blame(waits).attrs["left_out"] == {"it is not sure who was last": 2}
-    assert not analyze.blame(waits, sure_only=False).empty
+    assert analyze.straggler_attribution(waits).empty
+    assert analyze.straggler_attribution(waits).attrs["left_out"] == {
+        "it is not sure who was last": 2
+    }
+    assert not analyze.straggler_attribution(waits, sure_only=False).empty
 
 
 def test_on_one_clock_the_last_rank_is_sure(make_events):
@@ -340,7 +342,7 @@ def test_without_communication_the_tables_are_empty(make_events):
         assert analyze.collectives(events).empty
         waits = analyze.collective_waits(events)
         assert waits.empty
-        assert analyze.blame(waits).empty
+        assert analyze.straggler_attribution(waits).empty
 
 
 def test_the_event_of_each_row_can_be_looked_up(make_events):

@@ -29,7 +29,6 @@ def nothing_is_lost(events):
     for table, column in (
         (analyze.kernels(events), "total_ns"),
         (analyze.kernel_kinds(events), "total_ns"),
-        (analyze.operators(events), "gpu_self_ns"),
         (analyze.model_tree(events), "gpu_self_ns"),
         (analyze.phases(events), "gpu_ns"),
     ):
@@ -69,7 +68,6 @@ def test_a_trace_without_gpu_work_says_so_or_gives_empty_tables(file, real_event
             getattr(analyze, name)(events)
     for name in ("kernels", "kernel_kinds", "launches", "copy_bandwidth", "collectives"):
         assert getattr(analyze, name)(events).empty
-    assert analyze.operators(events)["self_ns"].sum() > 0
     assert len(analyze.step_times(events)) == 1
 
 
@@ -79,6 +77,6 @@ def test_the_bundled_job_is_understood_and_its_slow_rank_found(fleet_demo):
     waits = analyze.collective_waits(trace.events, process_groups=trace.process_groups)
     assert set(waits["confidence"]) == {"high"}
     truth = pd.read_csv(fleet_demo / "truth.csv").set_index("what")
-    blamed = analyze.blame(waits).groupby("blamed_rank")["wait_ns"].sum()
+    blamed = analyze.straggler_attribution(waits).groupby("blamed_rank")["wait_ns"].sum()
     slow, late = (truth.loc[what, "rank"].max() for what in ("slow rank", "late host"))
     assert blamed.nlargest(2).index.tolist() == [slow, late]

@@ -11,9 +11,7 @@ from workbench import analyze, load
 from workbench.tables import (
     MEMORY_FRAGMENTATION,
     MEMORY_PEAK,
-    MEMORY_STEPS,
     MEMORY_TIMELINE,
-    MemoryRecording,
 )
 
 MB = 1 << 20
@@ -143,28 +141,6 @@ def test_the_peak_is_that_of_brute_force_and_no_cell_loses_it(tmp_path_factory, 
     assert timeline["highest_allocated_bytes"].max() == most
     assert timeline["lowest_allocated_bytes"].min() == memory["allocated_bytes"].min()
     assert timeline["highest_reserved_bytes"].max() == memory["reserved_bytes"].max()
-
-
-def test_growth_from_step_to_step_shows_where_memory_is_kept(tmp_path):
-    path = make.memory_snapshot(tmp_path / "rank0.pickle", seed=3, steps=4)
-    memory = load.memory(path).memory
-    steps = MEMORY_STEPS.check(analyze.memory_steps(memory))
-    # The first step makes the state of the optimizer; after that nothing is kept.
-    assert steps["growth_bytes"].dropna().tolist() == [0, 0, 0]
-    for row in steps.itertuples():
-        rows = memory[memory["step"] == row.step]
-        assert row.peak_bytes >= rows["allocated_bytes"].max()
-        assert row.end_bytes == rows["allocated_bytes"].iloc[-1]
-
-
-def test_without_marks_there_are_no_steps_and_profiles_have_no_division(recorded):
-    allocator = MemoryAllocator(1 << 30)
-    allocator.alloc(5 * MB, STACK)
-    recording = recorded(allocator)
-    assert analyze.memory_steps(recording.memory).empty
-    only = recording.memory[recording.memory["action"] == "alloc"]
-    profile = MemoryRecording(only, recording.blocks.iloc[:0], recording.quality)
-    assert analyze.memory_fragmentation(profile).empty
 
 
 def test_options_that_mean_nothing_are_refused(recorded):

@@ -80,10 +80,6 @@ def test_doubtful_collectives_are_left_out_or_kept_as_asked(make_events):
     assert analyze.straggler_attribution(waits, sure_only=False)["wait_ns"].sum() == 10
 
 
-def test_the_former_name_still_works(fleet_waits):
-    assert analyze.blame is analyze.straggler_attribution
-
-
 def test_kernels_of_which_nothing_is_known_are_counted_all_the_way(make_events):
     rows = [
         {"rank": rank, "start_ns": 1_000 * n + 500 * rank, "end_ns": 1_000 * n + 500 * rank + 99,

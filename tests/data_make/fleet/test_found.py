@@ -23,7 +23,7 @@ def waits(events):
 
 
 def test_the_slow_rank_is_blamed_for_most_of_the_waiting(waits, truth):
-    blame = analyze.blame(waits).groupby("blamed_rank")["wait_ns"].sum()
+    blame = analyze.straggler_attribution(waits).groupby("blamed_rank")["wait_ns"].sum()
     assert blame.idxmax() == truth.loc["slow rank", "rank"]
     assert blame.max() > 0.75 * blame.sum()
 
@@ -31,7 +31,7 @@ def test_the_slow_rank_is_blamed_for_most_of_the_waiting(waits, truth):
 def test_before_the_rank_slows_down_the_late_host_is_to_blame(waits, truth):
     slow, late = truth.loc["slow rank"], truth.loc["late host"]
     early = waits[waits["step"] < slow["first_step"]]
-    blame = analyze.blame(early).groupby("blamed_rank")["wait_ns"].sum()
+    blame = analyze.straggler_attribution(early).groupby("blamed_rank")["wait_ns"].sum()
     assert blame.idxmax() == late["rank"]
     expected = 7 * late["size"] * 1e6  # seven ranks wait for as long as the host is late
     assert blame.max() == pytest.approx(expected, rel=0.1)

@@ -27,8 +27,6 @@ READERS = {
         load.embedding_tables,
     ),
     "causes.csv": (b"cause,failure_count\nGPU,3\n", load.cause_counts),
-    "tree.csv": (b"entity,parent\na,\nb,a\n", load.power_topology),
-    "tree.json": (b'[{"entity": "a", "parent": null}]', load.power_topology),
     "op.csv": (
         b"op,ngpu,dtype,size_bytes,t_us_out\nall_reduce,8,half,1024,10\n",
         lambda path: _kernel_times.collective_times(path, gpus=["H100"]),

@@ -41,8 +41,6 @@ SAMPLES = {
         megatron_line(step, stamp=f"[2025-01-31 08:00:{step:02d}]") + "\n" for step in (5, 6, 3, 4)
     ),
     "goodput": "".join(f"{event}\n" for event in example()),
-    "spot": "0,add,a\n1000,add,b\n5000,remove,node11\n7000,remove,node12\n",
-    "spot counts": "2026-01-02, 08:00:00, 19\n2026-01-02, 08:01:00, 14\n2026-01-02, 08:02:00, 12\n",
     "dcgm": "# TYPE DCGM_FI_DEV_XID_ERRORS gauge\n"
     'DCGM_FI_DEV_XID_ERRORS{gpu="0",Hostname="n1"} 79 1700000000000\n'
     'DCGM_FI_DEV_XID_ERRORS{gpu="1",Hostname="n1"} 79 1700000000000\n',

@@ -1,16 +1,14 @@
-"""Failures, lifetimes, powers and injections that people keep in tables of their own."""
+"""Failures, powers and injections that people keep in tables of their own."""
 
 import json
 from functools import partial
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from workbench import analyze, load
 from workbench.errors import LoadError
-from workbench.tables import FAILURES, LIFETIMES
+from workbench.tables import FAILURES
 
 FAILED = pd.DataFrame(
     {
@@ -100,9 +98,6 @@ def test_jobs_of_eight_digits_stay_apart_where_a_cell_made_their_column_floats(t
     FAILED.assign(job=[12345678, 12345679, None]).to_parquet(path)
     jobs = load.failure_table(path, columns=NAMED, tz="UTC").failures["job"]
     assert jobs.dropna().tolist() == ["12345678", "12345679"]
-    lives = pd.DataFrame({"node": [12345678, None], "lifetime_h": [1, 2], "is_failure": [1, 0]})
-    lives.to_parquet(path)
-    assert load.lifetimes(path)["node"].dropna().tolist() == ["12345678"]
 
 
 @pytest.mark.parametrize("ends", [["2026-01-02 03:30:00", None, None], [None] * 3])
@@ -128,62 +123,6 @@ def test_a_last_row_that_may_be_cut_is_left_out_and_told(tmp_path):
     log = load.failure_table(path)
     assert log.failures["cause"].tolist() == ["GPU lost"]
     assert log.quality.query("finding == 'truncated'")["count"].tolist() == [1]
-    path.write_text("node,is_failure,lifetime_h\na,true,100\nb,true,12")
-    table = load.lifetimes(path)
-    assert table["lifetime_h"].tolist() == [100.0]
-    assert list(table.attrs["left_out"].values()) == [1]
-
-
-# --- lifetimes ---
-
-LIVES = pd.DataFrame(
-    {"serial": ["007", "008", "009", "010"], "age_days": [1.0, 2, 3, 4], "died": [1, 0, 1, 1]}
-)
-LIFE = {"node": "serial", "lifetime_h": "age_days", "is_failure": "died"}
-
-
-def test_lifetimes_are_read_by_the_names_of_the_callers_columns(file):
-    table = LIFETIMES.check(load.lifetimes(file(LIVES), columns=LIFE))
-    assert table["lifetime_h"].tolist() == [24.0, 48.0, 72.0, 96.0]
-    assert table["node"].tolist() == ["007", "008", "009", "010"]
-    assert set(table["group"]) == {"all"}
-    assert analyze.survival(table)["survival_share"].tolist() == [0.75, 0.75, 0.375, 0.0]
-
-
-@settings(max_examples=20)
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.booleans()), min_size=1, max_size=20),
-       st.sampled_from(["s", "min", "h", "d"]))  # fmt: skip
-def test_lifetimes_are_the_same_in_any_unit(tmp_path_factory, lives, unit):
-    path = tmp_path_factory.mktemp("lives") / "lives.csv"
-    seconds = {"s": 1, "min": 60, "h": 3600, "d": 86400}[unit]
-    pd.DataFrame(lives, columns=["life", "is_failure"]).to_csv(path, index=False)
-    table = load.lifetimes(path, columns={"lifetime_h": "life"}, time_unit=unit)
-    expected = [life * seconds / 3600 for life, _ in lives]
-    assert table["lifetime_h"].tolist() == pytest.approx(expected)
-    assert table["is_failure"].tolist() == [failed for _, failed in lives]
-
-
-@pytest.mark.parametrize(
-    ("change", "options", "message"),
-    [
-        ({"age_days": "age"}, {}, "column 'age' does not state its unit; pass time_unit="),
-        ({}, {"time_unit": "h"}, "is named after d, and time_unit='h' differs"),
-        ({}, {"time_unit": "weeks"}, "time_unit must be one of"),
-    ],
-)
-def test_the_unit_of_lifetimes_is_never_guessed(file, change, options, message):
-    named = {name: change.get(there, there) for name, there in LIFE.items()}
-    with pytest.raises(LoadError, match=message):
-        load.lifetimes(file(LIVES.rename(columns=change)), columns=named, **options)
-
-
-def test_cells_that_are_no_lifetimes_are_named(file):
-    with pytest.raises(LoadError, match="has no rows"):
-        load.lifetimes(file(LIVES.head(0)), columns=LIFE)
-    with pytest.raises(LoadError, match=r"'lifetime_h': 1 values are not a finite number .* row 2"):
-        load.lifetimes(file(LIVES.assign(age_days=[1, 2, -3, 4])), columns=LIFE)
-    with pytest.raises(LoadError, match="column 'died': 1 values do not say whether it failed"):
-        load.lifetimes(file(LIVES.assign(died=["yes", "no", "maybe", "yes"])), columns=LIFE)
 
 
 # --- powers ---
@@ -292,7 +231,7 @@ def test_plain_integers_do_where_missing_ones_are_allowed(file):
     )
     for ask in (
         partial(analyze.failure_rates, nodes=2, days=10),
-        partial(analyze.lifetimes, nodes=watched.astype({"last_ns": "int64"})),
+        partial(analyze.failure_trend, nodes=watched.astype({"last_ns": "int64"})),
         analyze.failure_gaps,
     ):
         pd.testing.assert_frame_equal(ask(plain), ask(log.failures))

@@ -160,8 +160,8 @@ def test_data_that_were_simulated_say_so_wherever_they_lie(name, tmp_path):
 
 
 def test_every_bundled_demonstration_is_known_by_where_it_lies():
-    # Summaries as another tool writes them have no place for it, and their digits are real.
-    bundle = load.bundle(datasets.path("pvf-demo") / "sfi", progress=False)
+    # The campaign itself does not say so: its digits are real.
+    bundle = load.bundle(datasets.path("pvf-demo") / "lenet-weights", progress=False)
     assert bundle.is_synthetic
     assert SAYS_SYNTHETIC in set(bundle.quality["what"])
 

@@ -1,6 +1,7 @@
 """Files as they are found years later: saved by a spreadsheet, cut, copied, put together."""
 
 import gzip
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,11 @@ SUMMARY = (
     '0,conv1,"(7, 0, 2, 1)",15,10,8,2,0\n'
     '1,conv1,"(14, 0, 2, 0)",5,10,0,1,9\n'
 )
-LIST = 'Injection,Layer,TensorIndex,Bit\n4,fc,"(1, 7)",31\n5,fc,"(2, 7)",30\n'
+# What is in it, by the names of the tables.
+COLUMNS = {
+    "exp_id": "Injection", "layer": "Layer", "index": "TensorIndex", "bit": "Bit",
+    "masked_count": "masked", "benign_count": "non_critical", "sdc_count": "critical",
+}  # fmt: skip
 GOLDEN = (
     "file_path,gnd_label,orig output index - top5,orig output prob - top5,time - orig model\n"
     "a.png,3,[3 5],[90. 5.],0.1\nb.png,4,[3 4],[60. 30.],0.1\n"
@@ -23,11 +28,6 @@ FAULTY = (
     "a.png,3,[0 5],[2],[7],[0],[None],[1],[2],[1],True\n"
     "b.png,4,[4 3],[2],[7],[0],[None],[1],[2],[1],False\n"
 )
-DETAIL = (
-    "Injection, ImgID, GoldConf, GoldTop2Diff, GoldLabel, InjLabel, GoldLoss, InjLoss, DeltaLoss\n"
-    "0, 17, 0.91, 0.85, 3, 3, 0.10, 0.11, 0.01\n1, 4, 0.55, 0.15, 2, 7, 0.60, 2.60, 2.00\n"
-)
-LAYERS = "fmap_id, Mismatches, Loss, Sample_Size, Proportion\n0, 1, 0.67, 3, 0.3\n"
 LINES = (
     "0;add;0;26605;0.5;0.56:0x90:FADD:77:0x5:0.75:16::\n"
     "1;add;0;26605;0.5;0.56:0x90:FADD:77:0x10:0.75:1::\n"
@@ -40,6 +40,10 @@ def from_spreadsheet(text, separator=";", head=""):
     quoted = text.split('"')
     plain = [p if n % 2 else p.replace(",", separator) for n, p in enumerate(quoted)]
     return b"\xef\xbb\xbf" + (head + '"'.join(plain)).replace("\n", "\r\n").encode()
+
+
+def summary(folder):
+    return load.injection_records(folder / "s.csv", columns=COLUMNS)
 
 
 def counts(result):
@@ -57,7 +61,7 @@ def counts(result):
     ids=["semicolons", "told", "tabs", "gzip"],
 )
 def test_a_spreadsheet_may_have_saved_a_file(written, saved):
-    result = load.injections(written({"s.csv": saved}))
+    result = summary(written({"s.csv": saved}))
     assert counts(result) == [8, 3, 9, 0]
     assert result.faults["index"].tolist() == ["(7, 0, 2, 1)", "(14, 0, 2, 0)"]
     assert result.faults["bit"].tolist() == [15, 5]
@@ -80,83 +84,34 @@ def test_decimal_commas_are_named(written):
 
 
 def test_a_line_that_breaks_off_is_left_out_and_told(written, found):
-    result = load.injections(written({"s.csv": SUMMARY + '2,fc,"(1, 7)",31,10,5,5,'}))
+    result = summary(written({"s.csv": SUMMARY + '2,fc,"(1, 7)",31,10,5,5,'}))
     assert counts(result) == [8, 3, 9, 0]
     assert found(result)["truncated", "a last line that breaks off"] == 1
 
 
 def test_a_last_number_that_may_be_cut_is_suspicious(written, found):
-    result = load.injections(written({"s.csv": SUMMARY + '2,fc,"(1, 7)",31,10,0,0,1'}))
+    result = summary(written({"s.csv": SUMMARY + '2,fc,"(1, 7)",31,10,0,0,1'}))
     what = "no line end after the last line: the file may be cut, and its last cell too short"
     assert found(result)["suspicious", what] == 1
 
 
 def test_lines_that_an_open_quote_takes_along_are_counted(written, found):
     more = SUMMARY.replace("\n0,", "\n7,").replace("\n1,", "\n8,")
-    result = load.injections(written({"s.csv": SUMMARY + '2,fc,"(1, ' + more}))
+    result = summary(written({"s.csv": SUMMARY + '2,fc,"(1, ' + more}))
     assert result.outcomes["exp_id"].tolist() == [0, 1, 8]
     assert found(result)["dropped", "rows with more or fewer cells than the header"] == 2
 
 
 def test_an_empty_cell_is_called_so(written):
-    place = written({"s.csv": SUMMARY.replace("8,2,0", "8,2,")})
-    with pytest.raises(LoadError, match=r"column 'critical'.*the first is an empty cell in row 1"):
-        load.injections(place)
+    place = written({"s.csv": SUMMARY.replace("\n0,conv1", "\n,conv1")})
+    with pytest.raises(LoadError, match=r"column 'Injection'.*the first is an empty cell in row 1"):
+        summary(place)
 
 
-@pytest.mark.parametrize(
-    ("files", "total"),
-    [
-        ({"s.csv": SUMMARY + SUMMARY}, [8, 3, 9, 0]),
-        ({"s.csv": LIST + LIST}, [0, 0, 0, 0]),
-        ({"layer0_detailed.csv": DETAIL + DETAIL, "post/all.csv": LAYERS + LAYERS}, [0, 0, 1, 1]),
-        ({"r.bfm0.txt": LINES + LINES.replace("\n", "\r\n")}, [1, 0, 1, 0]),
-    ],
-    ids=["summary", "list", "GoldenEye", "NVBitFI"],
-)
-def test_a_file_that_was_put_together_twice_counts_once(written, found, files, total):
-    result = load.injections(written(files))
-    assert counts(result) == total
+def test_a_file_that_was_put_together_twice_counts_once(written, found):
+    result = load.injections(written({"r.bfm0.txt": LINES + LINES.replace("\n", "\r\n")}))
+    assert counts(result) == [1, 0, 1, 0]
     assert found(result)["repaired", AGAIN] > 0
-
-
-def test_two_files_of_one_layer_are_refused(written):
-    place = written({"layer0_detailed.csv": DETAIL, "layer0_detailed (1).csv": DETAIL})
-    with pytest.raises(LoadError, match=r"injections into layer 0, as in .*keep one of them"):
-        load.injections(place)
-
-
-def test_two_rows_of_one_layer_that_differ_are_refused(written):
-    other = LAYERS + "0, 2, 0.5, 3, 0.6\n"
-    place = written({"layer0_detailed.csv": DETAIL, "post/all.csv": other})
-    with pytest.raises(LoadError, match=r"'fmap_id'.*layers of one run, each once"):
-        load.injections(place)
-
-
-def test_a_fault_list_beside_the_summary_of_another_is_kept(written, found):
-    result = load.injections(written({"a/list.csv": LIST, "b/summary.csv": SUMMARY}))
-    assert sorted(result.campaign["campaign_id"]) == ["list", "summary"]
-    repeated = 'Injection,Layer,TensorIndex,Bit\n1,conv1,"(14, 0, 2, 0)",5\n'
-    result = load.injections(written({"a/list.csv": repeated, "b/summary.csv": SUMMARY}))
-    assert result.campaign["campaign_id"].tolist() == ["summary"]
-    assert (
-        found(result)["skipped by design", "a fault list that a summary repeats; taken once"] == 1
-    )
-
-
-def test_accuracies_of_several_runs_are_no_mean_of_each_other(written):
-    batch = "0,0.9\n1,0.8\n"
-    result = load.injections(written({"a/batch_0.csv": batch, "b/batch_0.csv": batch}))
-    assert len(result.campaign) == 2
-
-
-def test_decisions_alone_keep_the_full_name_of_the_tensor(written):
-    text = (
-        "Fault_ID,Fault_Layer,Fault_Index_0,Fault_Bit,Batch_ID,Image_ID,Top_1\n"
-        "0,conv1.weight,3,30,0,0,5\n1,fc,3,30,0,0,5\n"
-    )
-    result = load.injections(written({"a_fault_injection_batch_0.csv": text}))
-    assert result.faults["param"].tolist() == ["conv1.weight", "fc.weight"]
 
 
 @pytest.mark.parametrize("words", [("TRUE", "FALSE"), ("true", "false"), ("1", "0")])
@@ -172,14 +127,26 @@ def test_a_missing_flag_is_refused_not_taken_for_finite(written):
         load.injections(place)
 
 
-def test_runs_appended_to_one_list_are_campaigns_of_their_own(written, found):
-    run = "[1.0, 2]\nTime for 10 injections: 5.0 seconds\n"
-    other = "[nan, 4]\r\nTime for 10 injections: 6.0 seconds\r\n7.0\n"
-    result = load.injections(written({"res.csv": run + other}))
-    assert result.campaign["campaign_id"].tolist() == ["res", "res, run 2", "res, run 3"]
-    values = result.outcomes["metric_value"]
-    assert values.dropna().tolist() == [1.0, 2.0, 4.0, 7.0]
-    assert found(result)["truncated", "a last run without its time: it was stopped"] == 1
+def test_tools_can_be_mixed_in_one_folder(written):
+    texts = {"r_golden.csv": GOLDEN, "r_corr.csv": FAULTY, "r.bfm0.txt": LINES}
+    result = load.injections(written(texts))
+    assert set(result.campaign["tool"]) == {"NVBitFI", "pytorchALFI"}
+    assert repr(result).startswith("Injections by NVBitFI, pytorchALFI: 2 campaigns")
+    only = load.injections(written({}), tool="NVBitFI")
+    assert set(only.campaign["tool"]) == {"NVBitFI"}
+
+
+def test_later_campaigns_of_a_name_are_told_by_their_file(written):
+    texts = {"a/r.bfm0.txt": LINES, "b/r.bfm0.txt": LINES.replace("add", "mul")}
+    result = load.injections(written(texts))
+    assert sorted(result.campaign["campaign_id"]) == ["r.bfm0", "r.bfm0 (2)"]
+    numbered = result.quality[result.quality["what"].str.contains("the later one is numbered")]
+    assert [Path(each).parent.name for each in numbered["source"]] == ["b"]
+
+
+def test_of_another_tool_the_names_of_its_columns_are_asked_for(written):
+    with pytest.raises(LoadError, match=r"other tools: load.injection_records\(path, columns="):
+        load.injections(written({"s.csv": SUMMARY}))
 
 
 @pytest.mark.parametrize("model", [2, 3])

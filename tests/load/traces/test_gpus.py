@@ -303,7 +303,7 @@ def _figures(trace):
     idle = analyze.idle_time(trace.events)
     tables = {
         "breakdown": analyze.time_breakdown(trace.events),
-        "steps": analyze.step_breakdown(trace.events),
+        "steps": analyze.step_times(trace.events),
         "idle": idle, "streams": analyze.idle_time(trace.events, method="stream"),
         "launches": analyze.launches(trace.events), "queue": analyze.queue_length(trace.events),
         "waits": waits, "stragglers": analyze.straggler_attribution(waits),

@@ -104,30 +104,6 @@ def test_a_ladder_of_two_conventions_has_a_bar_for_each():
     assert all(len(trace.x) == 3 for trace in figure.data)
 
 
-def test_a_sweep_says_what_has_no_answer():
-    table = analyze.goodput_sweep(
-        FaultTolerance(), "failure_interval_min", [2, 18, 100], failure_interval_min=18
-    )
-    figure = plot.goodput_sweep(table)
-    assert [trace.line.color for trace in figure.data] == ["#0072B2", "#D55E00"]
-    assert figure.layout.title.text.endswith("(counted: interval)")
-    assert "4 cases have no answer" in figure.layout.title.subtitle.text
-    ends = table[table["convention"] == "interval"].dropna()["productive_share"]
-    for share in (ends.iloc[0], ends.iloc[-1]):
-        assert f"{100 * share:.0f} %" in figure.layout.title.text
-
-
-def test_the_first_bar_of_a_sensitivity_reaches_farthest():
-    table = analyze.goodput_sensitivity(
-        FaultTolerance(), failure_interval_min=18, convention="interval"
-    )
-    figure = plot.goodput_sensitivity(table)
-    reach = np.abs([trace.x for trace in figure.data]).max(axis=0)
-    assert reach.argmax() == 0
-    assert "Doubling “time between failures (18 min)” buys most" in figure.layout.title.text
-    assert figure.data[0].base == pytest.approx(0.8009, abs=1e-4)
-
-
 def test_the_size_that_is_read_off_is_marked():
     sizes = [8_192, 49_152, 98_304, 196_608]
     table = analyze.goodput_at_scale(
@@ -153,22 +129,6 @@ def test_the_best_interval_is_marked_on_its_curve():
     drawn = np.asarray(formula.y, dtype=float)
     assert np.nanmin(drawn) >= 0
     assert f"at {np.isnan(drawn).sum()} intervals" in figure.layout.title.subtitle.text
-
-
-@pytest.mark.oracle
-def test_the_formula_out_of_its_range_is_shaded_and_not_drawn():
-    table = analyze.expected_ettr(
-        [512, 8_192, 16_384, 49_152, 98_304], failures_per_1000_node_days=6.5, restart_min=10,
-        checkpoint_interval_min=60, write_min=0.5,
-    )  # fmt: skip
-    figure = plot.expected_ettr(table)
-    assert "the first-order formula says -1.21, the exact share is 6.9 %" in (
-        figure.layout.title.text
-    )
-    assert {each.text for each in figure.layout.annotations} >= {
-        "formula doubtful", "formula invalid"
-    }  # fmt: skip
-    assert np.nanmin(np.asarray(figure.data[1].y, dtype=float)) >= 0
 
 
 def spare_table(shares_, load=20.0):

@@ -1,10 +1,9 @@
 """Figures about failures: what their titles and notes say of real and of made-up tables."""
 
-import pandas as pd
 import pytest
 
 from workbench import analyze, datasets, load, plot
-from workbench.tables import FAILURES, LIFETIMES, NODE_SPANS
+from workbench.tables import FAILURES, NODE_SPANS
 
 DAY = 86_400_000_000_000
 
@@ -48,31 +47,22 @@ def test_the_title_holds_the_printed_share_of_llama_3_against_the_counts():
 
 def test_what_was_not_counted_is_said_under_every_title(log):
     failures, nodes = log({"cause": "a", "start_ns": DAY}, {"cause": "b", "severity": "info"})
-    lives = analyze.survival(analyze.lifetimes(failures, nodes))
     for figure in (
         plot.cause_shares(analyze.cause_shares(failures)),
         plot.failure_rates(analyze.failure_rates(failures, nodes=nodes)),
         plot.lemon_nodes(analyze.lemon_nodes(failures, nodes=nodes)),
-        plot.recurrence(analyze.recurrence(failures, nodes)),
-        plot.survival(lives),
     ):
         assert "not counted: 1 info" in note(figure)
 
 
 def test_nothing_but_info_is_explained(log):
-    failures, nodes = log({"cause": "b", "severity": "info", "start_ns": DAY})
-    for figure in (
-        plot.cause_shares(analyze.cause_shares(failures)),
-        plot.recurrence(analyze.recurrence(failures, nodes)),
-    ):
-        assert "not counted: 1 info" in figure.layout.annotations[0].text.replace("<br>", " ")
+    failures, _ = log({"cause": "b", "severity": "info", "start_ns": DAY})
+    figure = plot.cause_shares(analyze.cause_shares(failures))
+    assert "not counted: 1 info" in figure.layout.annotations[0].text.replace("<br>", " ")
 
 
-def test_one_node_has_no_band_and_tells_nothing_of_lemons(log):
+def test_one_node_tells_nothing_of_lemons(log):
     failures, nodes = log({"start_ns": DAY}, {"start_ns": 2 * DAY}, nodes=1)
-    figure = plot.recurrence(analyze.recurrence(failures, nodes))
-    assert title(figure) == "After 48 h a node has failed 2 times"
-    assert [trace.name for trace in figure.data] == ["failures per node", "power law"]
     figure = plot.lemon_nodes(analyze.lemon_nodes(failures, nodes=nodes))
     assert title(figure).endswith("too few nodes to judge lemons")
 
@@ -119,37 +109,3 @@ def test_lemons_never_come_without_what_so_short_a_log_finds(log):
 def test_recall_by_length_of_observation():
     figure = plot.lemon_recall(analyze.lemon_recall(12_288, 6.51, days=[14, 90]))
     assert title(figure) == "14 days find 2.9 % of the lemons, 90 days find 85 %"
-
-
-@pytest.mark.oracle
-def test_published_sizes_are_measured_or_projected():
-    sizes = pd.read_csv(datasets.path("published") / "mttf_rsc.csv")
-    figure = plot.mttf_by_size(analyze.mttf_by_size(sizes))
-    assert (
-        title(figure) == "From 8 to 1,024 GPUs jobs have 21.0 to 23.7 failures per 1,000 node-days"
-    )
-    assert [trace.name for trace in figure.data[1:]] == ["measured", "projected"]
-
-
-def test_own_sizes_have_a_slope_that_is_held_against_the_law():
-    sizes = pd.DataFrame(
-        {"gpu_count": [8, 64, 512], "failure_count": [20, 20, 0], "exposure_h": [800.0, 100, 1]}
-    )
-    figure = plot.mttf_by_size(analyze.mttf_by_size(sizes))
-    assert "Failures grow with size to the power 0.91" in title(figure)
-    assert title(figure).endswith("as the 1/N law has it")
-    assert "1 size without a failure dropped" in note(figure)
-    faster = sizes.assign(failure_count=[20, 200, 0])
-    assert title(plot.mttf_by_size(analyze.mttf_by_size(faster))).endswith(
-        "not as the 1/N law has it"
-    )
-
-
-def test_survival_says_when_half_have_failed_or_how_far_was_watched(build):
-    rows = [{"group": "all", "lifetime_h": float(h), "is_failure": h < 4} for h in range(1, 7)]
-    figure = plot.survival(analyze.survival(build(LIFETIMES, rows)))
-    assert title(figure) == "Half have failed within 3 h (3 failures in 6 lifetimes)"
-    assert "Weibull law" in {trace.name for trace in figure.data}
-    rows = [{"group": g, "lifetime_h": 2.0, "is_failure": k == 0} for g in "ab" for k in range(4)]
-    figure = plot.survival(analyze.survival(build(LIFETIMES, rows)))
-    assert title(figure).startswith("25 % of a have failed within 2 h, as far as was watched")

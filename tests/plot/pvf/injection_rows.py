@@ -61,15 +61,6 @@ def pvf_mitigation(rank, n):
     }  # fmt: skip
 
 
-def interval_funnel(rank, n):
-    share = 0.01 + (n % 9) / 1_000
-    return RULES | {
-        "group": HOSTILE, "site_count": 500 * (1 + rank), "pvf": share,
-        "low": share - 0.004, "high": share + 0.004, "independent_low": share - 1e-4,
-        "independent_high": share + 1e-4, "truth": 0.013,
-    }  # fmt: skip
-
-
 def pvf_running(_, n):
     return RULES | {
         "site_count": 500 * (n + 1), "pvf": 0.01, "low": 0.005 if n else None, "high": 0.02,
@@ -83,13 +74,4 @@ def injection_sample_sizes(rank, n):
         "group": f"{HOSTILE}{rank}", "design": f"{HOSTILE}{n % 3}", "inputs": ("one", "all")[n % 2],
         "pvf": 0.01, "error": 0.1, "error_kind": "relative", "confidence_level": 0.95,
         "site_count": 10.0 ** (n % 6) if n % 4 != 3 else None, "expected_event_count": 5.0,
-    }  # fmt: skip
-
-
-def detector_tolerance(rank, n):
-    return {
-        "detector": HOSTILE, "place": f"{HOSTILE}{rank % 3}", "tolerance": 1e-7 * n,
-        "fault_count": 100, "detected_share": 1 / (n + 1), "detected_low": 0.0,
-        "detected_high": 1.0, "clean_count": 100, "false_alarm_share": 0.5 / (n + 1),
-        "false_alarm_high": 1.0,
     }  # fmt: skip

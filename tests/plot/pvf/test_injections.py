@@ -6,9 +6,7 @@ import pytest
 from workbench import plot
 from workbench.errors import TableError
 from workbench.tables import (
-    DETECTOR_TOLERANCE,
     INJECTION_SAMPLE_SIZES,
-    INTERVAL_FUNNEL,
     OUTCOME_SHARES,
     PVF,
     PVF_PROTECTION,
@@ -192,29 +190,8 @@ def test_protection_reads_off_where_nine_tenths_are_removed(build):
     assert claim == "Protecting 10.0 % of the elements removes 99.5 % of the wrong outputs"
 
 
-def test_looks_that_miss_the_truth_are_open_and_counted(build):
-    rows = [
-        {"group": "top", "site_count": 500, "pvf": 0.01, "low": 0.005, "high": 0.02,
-         "independent_low": 0.0099, "independent_high": 0.0101, "truth": 0.012}
-        for n in range(4)
-    ]  # fmt: skip
-    figure = plot.interval_funnel(build(INTERVAL_FUNNEL, rows))
-    found = [(t.xaxis, t.name, len(t.x)) for t in figure.data if t.mode == "markers"]
-    assert found == [("x", "covers the true value", 4), ("x2", "misses it", 4)]
-    assert figure.layout.meta["claim"] == (
-        "4 of 4 looks cover the true value with sites as the sample, 0 with inputs as independent"
-    )
-
-
-@pytest.mark.parametrize(
-    ("table", "draw"),
-    [
-        (INTERVAL_FUNNEL, plot.interval_funnel),
-        (PVF_RUNNING, plot.pvf_running),
-    ],
-)
-def test_figures_of_intervals_say_what_was_counted(build, table, draw):
-    figure = draw(build(table, [RULES | {"site_count": 500, "group": "top"}]))
+def test_a_running_estimate_says_what_was_counted(build):
+    figure = plot.pvf_running(build(PVF_RUNNING, [RULES | {"site_count": 500, "group": "top"}]))
     for words in ("every bit weighs the same", "other side of the threshold", "one bit flips"):
         assert words in said(figure)
 
@@ -269,21 +246,3 @@ def test_confidences_that_differ_have_bars_of_their_own(build):
     one = plot.injection_sample_sizes(build(INJECTION_SAMPLE_SIZES, rows[:2]))
     assert "at 80 % confidence" in said(one)
     assert one.data[0].name == "Neyman, one input, ±10 %"
-
-
-def tolerances(build):
-    rows = [
-        {"detector": "embedding_bag_checksum", "place": place, "tolerance": tolerance,
-         "fault_count": 100, "detected_share": share, "detected_low": 0.0, "detected_high": 1.0,
-         "clean_count": 100, "false_alarm_share": alarms, "false_alarm_high": 1.0}
-        for place, shares in (("high nibble", (1, 1, 1)), ("low nibble", (1, 1, 0.39)))
-        for tolerance, share, alarms in zip((1e-7, 1e-6, 1e-5), shares, (0.125, 0, 0), strict=True)
-    ]  # fmt: skip
-    return build(DETECTOR_TOLERANCE, rows)
-
-
-def test_a_tolerance_is_read_off(build):
-    quiet = plot.detector_tolerance(tolerances(build)).layout.meta["claim"]
-    assert quiet == "At a tolerance of 1e-06 100 % of the faults are detected, 0 % false alarms"
-    coarse = plot.detector_tolerance(tolerances(build), at_tolerance=1e-5).layout.meta["claim"]
-    assert "39 % (low nibble) to 100 % (high nibble) are detected" in coarse

@@ -37,7 +37,7 @@ def test_dlrm_blames_rank_7(dlrm):
         [5_580, 11_125, 3_280, 9_571, 6_370, 6_041, 3_342, 1_534]
     )
     assert "matched by their order alone" in figure.layout.title.subtitle.text
-    matrix = plot.blame(analyze.blame(waits))
+    matrix = plot.straggler_attribution(analyze.straggler_attribution(waits))
     assert list(matrix.layout.yaxis.ticktext) == ["7", "5", "4"]
     assert np.nansum(matrix.data[0].z, axis=1) == pytest.approx([35.552, 6.282, 5.009])
 
@@ -79,13 +79,16 @@ def test_why_nobody_can_be_seen_waiting_comes_from_the_table(build):
 
 def test_blame_says_what_it_leaves_out(build):
     rows = [wait(0, 0, 5_000_000, 1), wait(1, 0, 30, 1, is_complete=False)]
-    table = analyze.blame(build(COLLECTIVE_WAITS, rows))
-    assert "1 collective dropped: a rank is missing" in plot.blame(table).layout.title.subtitle.text
+    table = analyze.straggler_attribution(build(COLLECTIVE_WAITS, rows))
+    assert (
+        "1 collective dropped: a rank is missing"
+        in plot.straggler_attribution(table).layout.title.subtitle.text
+    )
 
 
 def test_cells_hold_milliseconds_and_blame_is_sorted(build):
     rows = [blamed(1, 0, 2_000_000), blamed(3, 0, 500_000), blamed(3, 1, 12_300_000)]
-    figure = plot.blame(build(BLAME, rows))
+    figure = plot.straggler_attribution(build(BLAME, rows))
     (heat,) = figure.data
     assert list(figure.layout.yaxis.ticktext) == ["3", "1"]
     assert [list(row) for row in heat.text] == [["0.5", "12.3"], ["2", ""]]
@@ -98,7 +101,7 @@ def test_cells_hold_milliseconds_and_blame_is_sorted(build):
 
 def test_of_a_thousand_ranks_none_is_lost_in_the_sum(build):
     rows = [blamed(n % 100, n, 1_000_000 * (1 + n % 7)) for n in range(1_000)]
-    figure = plot.blame(build(BLAME, rows))
+    figure = plot.straggler_attribution(build(BLAME, rows))
     (heat,) = figure.data
     assert np.size(heat.z) <= 5_000
     assert np.nansum(heat.z) == pytest.approx(sum(row["wait_ns"] for row in rows) / 1e6)
@@ -146,7 +149,7 @@ def test_kernels_of_which_nothing_is_known_are_told_under_every_figure(build):
     )
     nobody = build(BLAME, [])
     nobody.attrs["kernels_left_out"] = unknown
-    figure = plot.blame(nobody)
+    figure = plot.straggler_attribution(nobody)
     assert figure.layout.title.text == "No straggler can be named"
     assert "7 communication kernels dropped" in figure.layout.annotations[0].text
     late = LATE_ARRIVALS.empty()
@@ -158,5 +161,5 @@ def test_kernels_of_which_nothing_is_known_are_told_under_every_figure(build):
     figure = plot.collective_waits(table)
     assert figure.layout.title.text.startswith("Rank 1 enters last")
     assert words in figure.layout.title.subtitle.text.replace("<br>", " ")
-    some = analyze.blame(table)
-    assert words in plot.blame(some).layout.title.subtitle.text.replace("<br>", " ")
+    some = analyze.straggler_attribution(table)
+    assert words in plot.straggler_attribution(some).layout.title.subtitle.text.replace("<br>", " ")

@@ -1,7 +1,7 @@
 """The largest kernels by name, and the rest as one bar."""
 
 from workbench import plot
-from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS
+from workbench.tables import KERNEL_KINDS, KERNELS
 
 
 def kernel(name, total, *, rank=0, kind="compute"):
@@ -62,20 +62,3 @@ def test_kinds_show_what_no_rule_recognised(build):
     assert drawn(figure) == {"compute": [90], "unclassified": [10]}
     assert ticks(figure) == ["compute, by rule 'matrix-multiply'", "compute, by no rule"]
     assert figure.layout.title.text == "100 % of the GPU work is compute; 10 % is unlabelled"
-
-
-def test_operators_are_ranked_by_the_gpu_work_they_start(build):
-    rows = [
-        {"rank": 0, "name": "aten::mm", "op_count": 2, "self_ns": 5, "gpu_self_ns": 75},
-        {"rank": 0, "name": "aten::slow_host", "op_count": 1, "self_ns": 900},
-        {"rank": 0, "name": None, "gpu_self_ns": 25},
-    ]
-    figure = plot.operators(build(OPERATORS, rows))
-    assert ticks(figure) == ["aten::mm", "(no operator found)", "aten::slow_host"]
-    assert figure.layout.title.text == "aten::mm accounts for 75 % of the GPU work"
-
-
-def test_without_a_gpu_operators_are_ranked_by_host_time(build):
-    rows = [{"rank": 0, "name": "aten::slow_host", "op_count": 1, "self_ns": 900}]
-    figure = plot.operators(build(OPERATORS, rows))
-    assert figure.layout.title.text == "aten::slow_host accounts for 100 % of the host time"

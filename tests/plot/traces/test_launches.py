@@ -3,7 +3,7 @@
 import numpy as np
 
 from workbench import plot
-from workbench.tables import COPY_BANDWIDTH, LAUNCHES, QUEUE_LENGTH
+from workbench.tables import COPY_BANDWIDTH, LAUNCHES
 
 
 def call(name, *, rank=0, calls=10, kernels=10, **more):
@@ -36,38 +36,6 @@ def test_log_axes_have_round_numbers_even_for_a_narrow_range(build):
     rows.append(call("c", latency_median_ns=8e6))
     figure = plot.launches(build(LAUNCHES, rows))
     assert list(figure.layout.xaxis.ticktext) == ["10", "100", "1,000", "10,000"]
-
-
-def queue(lengths, *, stream=7, blocked=()):
-    return [
-        {"rank": 0, "device": 0, "stream": stream, "time_ns": n * 1_000_000, "queue_count": length,
-         "blocked_ns": 3_000 * (n in blocked)}
-        for n, length in enumerate(lengths)
-    ]  # fmt: skip
-
-
-def test_queue_length_names_the_longest_queue_and_marks_blocked_callers(build):
-    rows = [*queue([0, 1, 0], stream=20), *queue([0, 1_024, 1_023], blocked={1})]
-    figure = plot.queue_length(build(QUEUE_LENGTH, rows))
-    lines = {trace.name: list(trace.y) for trace in figure.data}
-    assert lines == {
-        "rank 0 stream 7": [0, 1_024, 1_023],
-        "rank 0 stream 20": [0, 1, 0],
-        "caller blocked": [1_024],
-    }
-    assert figure.layout.title.text == (
-        "The queue of rank 0 stream 7 reaches 1,024 launches; full queues block callers for 3 µs"
-    )
-    assert {trace.line.shape for trace in figure.data if trace.mode == "lines"} == {"hv"}
-
-
-def test_a_peak_of_one_launch_survives_thinning(build):
-    lengths = np.ones(30_000, dtype=int)
-    lengths[12_345] = 900
-    figure = plot.queue_length(build(QUEUE_LENGTH, queue(lengths.tolist())))
-    assert len(figure.data[0].y) <= 5_000
-    assert max(figure.data[0].y) == 900
-    assert figure.data[0].x[int(np.argmax(figure.data[0].y))] == 12_345
 
 
 def test_copy_bandwidth_names_the_direction_that_moves_most(build):

@@ -46,10 +46,6 @@ def roofline(rank, n):
     }  # fmt: skip
 
 
-def operators(rank, n):
-    return {"rank": rank, "name": f"{HOSTILE}{n % 50}", "op_count": 1, "gpu_self_ns": n + 1}
-
-
 def model_tree(rank, n):
     is_root = n < 8
     name = f"rank {rank}" if is_root else f"{HOSTILE}{n}"
@@ -70,13 +66,6 @@ def launches(rank, n):
     return {
         "rank": rank, "name": f"{HOSTILE}{n % 3}", "call_count": 5, "kernel_count": 5,
         "host_mean_ns": 5e3 + n, "latency_median_ns": 7e3 + n, "queue_median_ns": 9e4 + n,
-    }  # fmt: skip
-
-
-def queue_length(rank, n):
-    return {
-        "rank": rank, "device": 0, "stream": 7, "time_ns": n * 1_000, "queue_count": n % 1_024,
-        "blocked_ns": 500 * (n % 7 == 0),
     }  # fmt: skip
 
 
@@ -102,7 +91,7 @@ def collective_waits(rank, n):
     }  # fmt: skip
 
 
-def blame(rank, n):
+def straggler_attribution(rank, n):
     return {"blamed_rank": n % 30, "rank": rank, "wait_ns": n + 1, "collective_count": 1}
 
 
@@ -134,15 +123,6 @@ def memory_peak(rank, n):
     return {
         "rank": rank, "device": HOSTILE, "group": f"{HOSTILE}{n}", "size_bytes": n + 1,
         "size_share": 0.01, "count": 3, "before_trace_bytes": 1, "peak_event": 7,
-    }  # fmt: skip
-
-
-def memory_fragmentation(rank, n):
-    return {
-        "rank": rank, "device": HOSTILE, "moment": ("snapshot", "out of memory")[n % 2],
-        "event": n, "requested_bytes": 9_000, "reserved_bytes": 100 + n, "allocated_bytes": 60,
-        "pending_bytes": 10, "free_bytes": 30 + n, "largest_free_bytes": 20,
-        "usable_free_bytes": 30, "cause": HOSTILE, "is_expandable": False,
     }  # fmt: skip
 
 

@@ -44,8 +44,7 @@ def collective_bandwidth(
         As for :func:`workbench.analyze.collective_scaling`. The innermost level is taken to be
         the node; a group with one rank per node is modelled on the levels beyond it.
     places
-        Table :data:`workbench.tables.RANK_PLACES` of :func:`rank_places` or
-        :func:`workbench.load.rank_places`.
+        Table :data:`workbench.tables.RANK_PLACES`, of :func:`rank_places` or your own.
 
     Returns
     -------

@@ -37,7 +37,7 @@ def rank_places(ranks: pd.DataFrame) -> pd.DataFrame:
 
     Host names are in exports of Nsight Systems, in metadata added with ``add_metadata("hostname",
     ...)`` and in the file names of ``torch.profiler.tensorboard_trace_handler``. None of these
-    tells the rail or the switch: :func:`workbench.load.rank_places` reads them from a file.
+    tells the rail or the switch: assign them as columns, or make the whole table yourself.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def rank_places(ranks: pd.DataFrame) -> pd.DataFrame:
         unknown = ranks.loc[node.isna().to_numpy(), "rank"].tolist()
         msg = (
             f"the traces of {len(unknown):,} of {len(ranks):,} ranks name no host (ranks "
-            f"{unknown[:_SHOWN]}); pass load.rank_places(FILE) with a row per rank and its node"
+            f"{unknown[:_SHOWN]}); pass places= with a row per rank and its node"
         )
         raise WorkbenchError(msg)
     basis = np.where(stated.notna(), "host name in the trace", "host name in the file name")
@@ -150,8 +150,7 @@ def collective_scopes(
     gpus_per_node
         Without ``places``: rank r is adapter (rail) r modulo this of node r divided by it.
     places
-        Table :data:`workbench.tables.RANK_PLACES` of :func:`rank_places` or
-        :func:`workbench.load.rank_places`.
+        Table :data:`workbench.tables.RANK_PLACES`, of :func:`rank_places` or your own.
 
     Returns
     -------

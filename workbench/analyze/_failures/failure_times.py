@@ -260,8 +260,7 @@ def mttf_by_size(
     ----------
     sizes
         One row per size: ``gpu_count``, and either ``failure_count`` and ``exposure_h`` (how
-        long jobs of that size ran, added up), as in table
-        :data:`workbench.tables.JOB_SIZES`, or ``mttf_h`` where only that is known, as in
+        long jobs of that size ran, added up), or ``mttf_h`` where only that is known, as in
         papers. ``kind`` is measured (the default) or projected. Other columns are ignored.
     gpus_per_node
         GPUs in one node.

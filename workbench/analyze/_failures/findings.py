@@ -12,12 +12,11 @@ import pandas as pd
 from workbench.analyze._failures.causes import cause_shares, reported_by
 from workbench.analyze._failures.failure_rates import standby_nodes
 from workbench.analyze._failures.failure_rows import LEFT_OUT, NO_FAILURE, NS_PER_H, counted
+from workbench.analyze._failures.failure_trend import failure_gaps, failure_trend
 from workbench.analyze._failures.hang.suspects import flight_suspects
 from workbench.analyze._failures.job_failures import crash_loops, job_failures
 from workbench.analyze._failures.lemon_nodes import lemon_nodes
-from workbench.analyze._failures.lifetimes import failure_gaps
 from workbench.analyze._failures.outages import cost_of, outages, states_cost
-from workbench.analyze._failures.recurrence import failure_trend
 from workbench.analyze._lib.finding_rules import (
     Confidence,
     Finding,
@@ -305,11 +304,7 @@ def leading_cause(
         confidence=confidence,
         evidence="analyze.cause_shares, plot.cause_shares (docs/failures.md)",
         next_step=_actions(rows["action"].replace("none", None), 1)
-        or (
-            "save a checkpoint on the termination notice; spread over zones with fewer reclaims"
-            if (rows["kind"] == "spot").all()
-            else "look at what its hosts have in common"
-        ),
+        or "look at what its hosts have in common",
     )
 
 
@@ -480,7 +475,7 @@ def failures_increase(failing: Failing, *, most_p: float = 0.05) -> Iterator[Fin
         f"{row['high_growth_ratio']:.2g})",
         where=f"{int(row['node_count'])} nodes, {int(row['failure_count'])} failures",
         confidence="high" if row["p_value_share"] < most_p / 5 else "medium",
-        evidence="analyze.failure_trend, plot.recurrence (docs/failures.md)",
+        evidence="analyze.failure_trend, explore.incidents (notebook 03)",
         next_step="compare causes before and after the change; look for one node or one driver",
     )
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from workbench._shared.numbers import positive, whole_number
 from workbench.analyze._failures.failure_rows import NO_FAILURE, NS_PER_H, counted, needed, timed
 from workbench.errors import WorkbenchError
-from workbench.tables import CRASH_LOOPS, JOB_FAILURES, JOB_SIZES, TIMELINE
+from workbench.tables import CRASH_LOOPS, JOB_FAILURES, TIMELINE
 
 _UNKNOWN = "unknown"
 _NS_PER_MIN = NS_PER_H / 60
@@ -147,56 +147,6 @@ def crash_loops(
     table = table[table["run_count"] >= least]
     table = table.sort_values("run_count", ascending=False, kind="stable", ignore_index=True)
     return CRASH_LOOPS.of(table)
-
-
-def job_sizes(timeline: pd.DataFrame, *, outcomes: Sequence[str] = _FAILED) -> pd.DataFrame:
-    """Add up for each size of job how long such jobs ran and how often they failed.
-
-    Hand it to :func:`mttf_by_size`.
-
-    Parameters
-    ----------
-    timeline
-        Table :data:`workbench.tables.TIMELINE`; its rows in the state running are taken.
-    outcomes
-        Outcomes (their first word) of runs that failed.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.JOB_SIZES`: ``gpu_count``, ``run_count``, ``failure_count``,
-        ``exposure_h``, by size. ``attrs["left_out"]`` counts the runs of unknown size or duration.
-
-    Raises
-    ------
-    WorkbenchError
-        If ``outcomes`` is a text.
-    """
-    TIMELINE.check(timeline)
-    running = timeline.assign(failed=_is_failed(timeline, outcomes))
-    running = running[(running["state"] == "running").to_numpy(dtype=bool)]
-    # Replicas run at the same time; their job ran once.
-    same = ["job", "attempt", "start_ns", "end_ns"]
-    running = running[~(running.duplicated(same) & running["job"].notna())]
-    duration = (running["end_ns"] - running["start_ns"]).to_numpy("float64", na_value=np.nan)
-    sized = (running["gpu_count"] > 0).fillna(value=False).to_numpy(dtype=bool)
-    timed_ = (duration > 0) & (running["clock"] != "none").to_numpy(dtype=bool)
-    usable = running[sized & timed_].assign(exposure_h=duration[sized & timed_] / NS_PER_H)
-    groups = usable.astype({"gpu_count": "int64"}).groupby("gpu_count")
-    table = pd.DataFrame(
-        {
-            "run_count": groups.size(),
-            "failure_count": groups["failed"].sum(),
-            "exposure_h": groups["exposure_h"].sum(),
-        }
-    ).reset_index()
-    left = {
-        "runs of unknown size": int((~sized).sum()),
-        "runs of unknown duration": int((sized & ~timed_).sum()),
-    }
-    return JOB_SIZES.of(
-        table, {"left_out": {reason: count for reason, count in left.items() if count}}
-    )
 
 
 def _failed_runs(

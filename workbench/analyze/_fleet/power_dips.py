@@ -138,13 +138,6 @@ def _row(
     }
 
 
-def overlap_s(start_ns: int, end_ns: int, starts: object, ends: object) -> float:
-    """Return how long any of some intervals lies inside one other, in s."""
-    from_ns = np.maximum(np.asarray(starts, dtype=np.int64), start_ns)
-    to_ns = np.minimum(np.asarray(ends, dtype=np.int64), end_ns)
-    return intervals.measure(from_ns, to_ns) / SECOND
-
-
 NOT_EXPLAINED = "not explained"
 # Segments that stop the work, whether or not the log has steps at that time.
 _PAUSES = ("failure", "restart", "checkpoint", "evaluation", "initialisation")

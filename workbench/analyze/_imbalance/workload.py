@@ -11,11 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from workbench.errors import WorkbenchError
 from workbench.tables import (
-    ATTENTION_PROFILE,
-    CROSSOVER,
     DOCUMENT_LENGTHS,
     LENGTH_SHARES,
-    LINEAR_PROFILE,
     LOAD_IMBALANCE,
 )
 
@@ -94,64 +91,6 @@ def crossover_from_flops(
     square = hidden_size * hidden_size
     products = 2 * (2 * square * (1 + kv_ratio) + ffn_matrices * hidden_size * ffn_size)
     return products / (2 * hidden_size) * attention_efficiency_ratio
-
-
-def crossover(
-    attention: pd.DataFrame, linear: pd.DataFrame, *, head_ratio: float = 1.0
-) -> pd.DataFrame:
-    """Fit the crossover length to measured kernel times, per tensor-parallel degree.
-
-    Parameters
-    ----------
-    attention
-        Table :data:`workbench.tables.ATTENTION_PROFILE`, one layer, whole documents.
-    linear
-        Table :data:`workbench.tables.LINEAR_PROFILE`, one layer.
-    head_ratio
-        Heads of the model over heads that the attention profile was taken with.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.CROSSOVER`: ``tensor_parallel``, ``crossover_tokens``,
-        ``attention_ns_per_square``, ``linear_ns_per_token``, ``point_count``.
-
-    Raises
-    ------
-    WorkbenchError
-        If both profiles have no tensor-parallel degree in common, or no document is long enough.
-
-    Notes
-    -----
-    Small kernels are launch-bound, so only the upper part counts. Attention time = a d^2 by
-    least squares over lengths from 4,096; linear time = b n, b the mean time per token over
-    the largest quarter of token counts; L = b / a.
-    """
-    ATTENTION_PROFILE.check(attention)
-    LINEAR_PROFILE.check(linear)
-    if not 0 < head_ratio < np.inf:
-        msg = f"head_ratio must be above 0, not {head_ratio}"
-        raise WorkbenchError(msg)
-    # Below that length launches, not arithmetic, set the time of a kernel.
-    long = attention[(attention["length_tokens"] >= 4_096) & (attention["context_parallel"] == 1)]
-    rows = []
-    for degree in sorted(set(long["tensor_parallel"]) & set(linear["tensor_parallel"])):
-        squares = long[long["tensor_parallel"] == degree]
-        across = squares["length_tokens"].to_numpy(dtype=np.float64) ** 2
-        per_square = float(across @ squares["dur_ns"].to_numpy() / (across @ across)) * head_ratio
-        counts = linear[linear["tensor_parallel"] == degree]
-        counts = counts[counts["token_count"] >= 0.75 * counts["token_count"].max()]
-        per_token = float((counts["dur_ns"] / counts["token_count"]).mean())
-        points = len(squares) + len(counts)
-        rows.append((degree, per_token / per_square, per_square, per_token, points))
-    if not rows:
-        msg = (
-            "the profiles share no tensor-parallel degree: attention of one rank's documents "
-            f"from 4,096 tokens has {sorted(set(long['tensor_parallel']))}, linear has "
-            f"{sorted(set(linear['tensor_parallel']))}"
-        )
-        raise WorkbenchError(msg)
-    return CROSSOVER.of(rows)
 
 
 def length_shares(lengths: pd.DataFrame, *, cut_tokens: int | None = None) -> pd.DataFrame:

@@ -265,11 +265,6 @@ def _as_rate(readings: Signal, edges_ns: np.ndarray) -> tuple[Signal, np.ndarray
     return replace(readings, power_w=rate, joined=is_known), own & (rise < 0)
 
 
-# Longer cells of a roll-up, without going back to the readings.
-
-_SECOND = 1_000_000_000
-
-
 # Overhead per GPU: what a node draws beside its GPUs, where both have meters.
 
 # AC, which the site pays for, before DC; `unknown` is a meter of a node whose side is not told.

@@ -9,9 +9,7 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from workbench._shared.numbers import share_between, whole_number, wilson
-from workbench.errors import WorkbenchError
-from workbench.tables import PROPORTION
+from workbench._shared.numbers import wilson
 
 Floats: TypeAlias = NDArray[Any]
 Codes: TypeAlias = NDArray[Any]
@@ -241,77 +239,3 @@ def doubts_of_events(estimate: Estimates, position: int) -> list[str]:
     return [
         f"{events} of {clusters:,} sites have {outcome}, fewer than {_EVENTS}: inject more sites"
     ]
-
-
-def proportion(
-    event_count: int, trial_count: int, *, confidence_level: float = 0.95
-) -> pd.DataFrame:
-    """Return the interval of a share of independent trials, by every method in use.
-
-    For one input per fault. Many inputs under one fault are not independent:
-    :func:`pvf` counts the faults then.
-
-    Parameters
-    ----------
-    event_count
-        Trials that went wrong.
-    trial_count
-        All trials.
-    confidence_level
-        Confidence.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.PROPORTION`, one row per method; ``rule_of_three``, the
-        one-sided exact upper end, only where no trial went wrong.
-
-    Raises
-    ------
-    WorkbenchError
-        If a count or the confidence is out of range.
-
-    Notes
-    -----
-    ``wald`` is share +- z sqrt(share (1 - share) / n): printed often, and too narrow for rare
-    events. ``clopper_pearson`` covers at least the confidence, ``wilson`` about it.
-
-    References
-    ----------
-    L. Brown, T. Cai, A. DasGupta, Statistical Science 16 (2001), 101.
-
-    Examples
-    --------
-    >>> table = proportion(0, 1000).set_index("method")
-    >>> round(float(table.loc["rule_of_three", "high"]), 6)
-    0.002991
-    """
-    trials = whole_number("trial_count", trial_count, least=1)
-    events = whole_number("event_count", event_count, least=0)
-    if events > trials:
-        msg = f"event_count={events} is more than trial_count={trials}"
-        raise WorkbenchError(msg)
-    share_between("confidence_level", confidence_level)
-    share = events / trials
-    half = float(scipy.stats.norm.isf((1 - confidence_level) / 2)) * np.sqrt(
-        share * (1 - share) / trials
-    )
-    ends = {
-        "wilson": wilson(share, trials, confidence_level),
-        "clopper_pearson": binomial_interval(events, trials, confidence_level),
-        "wald": (max(share - half, 0.0), min(share + half, 1.0)),
-    }
-    if events == 0:
-        ends["rule_of_three"] = (0.0, -np.expm1(np.log1p(-confidence_level) / trials))
-    table = pd.DataFrame(
-        [
-            {"method": method, "low": float(low), "high": float(high)}
-            for method, (low, high) in ends.items()
-        ]
-    ).assign(
-        event_count=events,
-        trial_count=trials,
-        event_share=share,
-        confidence_level=float(confidence_level),
-    )
-    return PROPORTION.of(table)

@@ -14,7 +14,7 @@ from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import coverage
 from workbench.analyze._lib.rows import MISSING, Ints, Work
 from workbench.analyze._lib.scopes import per_rank
-from workbench.tables import COMMUNICATION_OVERLAP, STEP_BREAKDOWN, STEP_TIMES, TIME_BREAKDOWN
+from workbench.tables import COMMUNICATION_OVERLAP, STEP_TIMES, TIME_BREAKDOWN
 
 By: TypeAlias = Literal["rank", "step"]
 
@@ -179,77 +179,6 @@ def communication_overlap(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFr
     table["exposed_ns"] = breakdown["exposed_communication_ns"]
     table["overlap_share"] = arrays.shares(table["overlap_ns"], table["communication_ns"])
     return COMMUNICATION_OVERLAP.check(table)
-
-
-@per_rank
-def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
-    """Split the time of every step into parts that add up to the step.
-
-    Unlike :func:`workbench.analyze.time_breakdown`, whose windows hold the work that a step
-    launched and may overlap, these windows follow each other: together they are the time that
-    training takes.
-
-    Parameters
-    ----------
-    events
-        Table :data:`workbench.tables.EVENTS`, measured or from
-        :func:`workbench.analyze.replayed_events`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.STEP_BREAKDOWN`, one row per rank and step. The last step of a
-        rank has no next one and is dropped. With fewer than two ProfilerSteps a rank has one row,
-        from its first to its last GPU work.
-
-    Raises
-    ------
-    WorkbenchError
-        If there is no GPU work.
-
-    Notes
-    -----
-    The parts are those of :func:`workbench.analyze.time_breakdown`. Work that runs across the start
-    of a step counts on both sides, each its share.
-    """
-    work = arrays.required(arrays.gpu_work(events), events, "step breakdown")
-    starts = step_times(events)[["rank", "step", "start_ns"]].dropna()
-    tables = []
-    for rank in np.unique(work.rank).tolist():
-        own = Work(*(column[work.rank == rank] for column in work))
-        of_rank = starts[starts["rank"] == rank].sort_values("start_ns")
-        begin = of_rank["start_ns"].to_numpy(dtype=np.int64)
-        step = of_rank["step"].to_numpy(dtype=np.int64)
-        # One mark opens a step and nothing closes it: the whole trace is one row without a number.
-        if len(begin) < 2:
-            begin = np.array([own.start.min(), own.end.max()])
-            step = np.array([MISSING, MISSING])
-        tables.append(
-            _of_rank(own, begin).assign(rank=rank, step=arrays.nullable(step[:-1], "Int32"))
-        )
-    table = pd.concat(tables)
-    table = table[table["dur_ns"] > 0].reset_index(drop=True)
-    return STEP_BREAKDOWN.check(STEP_BREAKDOWN.cast(table))
-
-
-def _of_rank(work: Work, begin: Ints) -> pd.DataFrame:
-    first = np.clip(np.searchsorted(begin, work.start, side="right") - 1, 0, None)
-    last = np.clip(np.searchsorted(begin, work.end, side="left"), None, len(begin) - 1)
-    # Work that runs across the start of a step is cut there, one piece per step.
-    pieces = np.maximum(last - first, 0)
-    row = np.repeat(np.arange(len(first)), pieces)
-    window = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    cut = Work(*(column[row] for column in work))
-    cut = cut._replace(
-        start=np.maximum(cut.start, begin[window]), end=np.minimum(cut.end, begin[window + 1])
-    )
-    # Steps at the end in which nothing ran get rows of zeros, so that they count as idle.
-    mixed = mixes(cut, window)
-    times = parts(np.pad(mixed, ((0, len(begin) - 1 - len(mixed)), (0, 0))))
-    table = pd.DataFrame({name: times[name] for name in times if name in STEP_BREAKDOWN.columns})
-    table["dur_ns"] = np.diff(begin)
-    table["idle_ns"] = table["dur_ns"] - times["busy_ns"]
-    return table
 
 
 @per_rank

@@ -330,9 +330,6 @@ def straggler_attribution(
     return BLAME.check(table)
 
 
-blame = straggler_attribution  # the name until 0.1
-
-
 Texts: TypeAlias = NDArray[np.object_]
 
 # Of the match: by sequence number, by order in the group, by order on the stream, none.

@@ -12,7 +12,7 @@ from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import measure_within
 from workbench.analyze._lib.rows import MISSING, Ints, Work
 from workbench.analyze._lib.scopes import per_rank
-from workbench.tables import GRAPH_KERNELS, INFERENCE_ITERATIONS, INFERENCE_SUMMARY
+from workbench.tables import INFERENCE_ITERATIONS
 
 _COUNT = r"\((?:sq)?(?P<{}_tokens>\d{{1,12}})[^)]*\)"
 # The annotations that tell most come first: they stand around the others.
@@ -33,11 +33,6 @@ _REPLAY, _REPLAYED = "graph replay", "GraphLaunch"
 _LAUNCHES = ("eager", "graph", "eager and graph")
 _ALONE = "nothing is annotated: each replay of a graph counts, also of a piece of a model"
 _COUNTS = ("context_request", "context_token", "generation_request", "generation_token")
-_STARTS_WORK = re.compile(r"Launch\w*Kernel|Mem(?:cpy|set)")
-_BEGINS, _ENDS = "StreamBeginCapture", "StreamEndCapture"
-_NO_CAPTURE = "the trace holds no capture of as many kernels"
-_UNLIKE = "captures of as many kernels differ in their operators"
-_REORDERED = "its kernels ran in another order from replay to replay"
 
 
 class _Mark(NamedTuple):
@@ -268,160 +263,3 @@ def _of_marks(events: pd.DataFrame, table: pd.DataFrame, marks: pd.DataFrame) ->
         told.append((name, engine, mark.phase, _ALONE * (mark is replayed), *mark.counts))
     columns = ["name", "engine", "phase", "doubt", *(f"{count}_count" for count in _COUNTS)]
     return pd.DataFrame(told, columns=columns, index=table.index)
-
-
-def inference_summary(iterations: pd.DataFrame) -> pd.DataFrame:
-    """Add up iterations by phase: who takes the time, what is lost between them, tokens per second.
-
-    Parameters
-    ----------
-    iterations
-        Table :data:`workbench.tables.INFERENCE_ITERATIONS`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.INFERENCE_SUMMARY`, by rank, longest phase first.
-
-    Notes
-    -----
-    Periods of a rank add up to its time, so shares add up to 1. Every rank of a tensor-parallel
-    group serves the same tokens: rates of ranks must not be added up.
-    """
-    INFERENCE_ITERATIONS.check(iterations)
-    counts = ["context_token_count", "generation_token_count"]
-    rows = iterations.assign(
-        tokens=iterations[counts].sum(axis=1, skipna=False), phase=iterations["phase"].astype(str),
-        is_told=iterations[counts].notna().all(axis=1),
-    )  # fmt: skip
-    keys = ["rank", "phase"]
-    table = rows.groupby(keys, as_index=False).agg(
-        iteration_count=("iteration", "size"), period_ns=("period_ns", "sum"),
-        idle_ns=("idle_ns", "sum"), gap_ns=("gap_ns", "sum"), token_count=("tokens", "sum"),
-        is_told=("is_told", "all"), doubt=("doubt", "max"),
-    )  # fmt: skip
-    total = table.groupby("rank")["period_ns"].transform("sum")
-    table["token_count"] = table["token_count"].astype("Int64").where(table["is_told"])
-    for name, amount, of in (
-        ("time_share", "period_ns", total), ("idle_share", "idle_ns", table["period_ns"]),
-        ("gap_share", "gap_ns", table["period_ns"]),
-        ("tokens_per_s", "token_count", table["period_ns"] / 1e9),
-    ):  # fmt: skip
-        table[name] = arrays.shares(table[amount], of)
-    order = table.sort_values(["rank", "period_ns"], ascending=[True, False], ignore_index=True)
-    return INFERENCE_SUMMARY.of(order)
-
-
-@per_rank
-def graph_kernels(events: pd.DataFrame) -> pd.DataFrame:
-    """List the work of replayed CUDA graphs, and the operators that captured it.
-
-    Work of a graph has one launch for all its kernels, so no operator stands around it. If the
-    trace holds the capture of the graph, its n-th kernel is the n-th call that was captured.
-
-    Parameters
-    ----------
-    events
-        Table :data:`workbench.tables.EVENTS`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.GRAPH_KERNELS`, by rank and graph, most time first; empty if
-        no graph was replayed with its kernels in the trace.
-
-    Notes
-    -----
-    Replays are of one graph if they run equally many kernels of each name. Captures are matched by
-    the number of calls that start work between ``StreamBeginCapture`` and ``StreamEndCapture`` of a
-    thread, before the first replay; where several match, they must name the same operators.
-    """
-    work = arrays.gpu_work(events, "name", "launch", "thread", "process", "category")
-    launch = arrays.launches_of(events, work.row)
-    graph, replay = _graphs(events, work, launch)
-    at = np.flatnonzero(graph != MISSING)
-    names = np.array([*events["name"].cat.categories.astype(str), None], dtype=object)
-    rows = pd.DataFrame({
-        "rank": work.rank[at], "graph": graph[at], "replay": replay[at], "start": work.start[at],
-        "name": names[arrays.codes(events["name"])[work.row[at]]],
-        "dur_ns": work.end[at] - work.start[at],
-    })  # fmt: skip
-    if rows.empty:
-        return GRAPH_KERNELS.empty()
-    rows = rows.sort_values(["rank", "graph", "replay", "start"], ignore_index=True)
-    captures = _captures(events)
-    pieces = [
-        _with_operators(of_graph, captures.get(int(of_graph["rank"].iloc[0]), []))
-        for _, of_graph in rows.groupby(["rank", "graph"])
-    ]
-    rows = pd.concat(pieces)
-    keys = ["rank", "graph", "name", "operator", "note"]
-    replays = rows.groupby(["rank", "graph"])["replay"].transform("nunique")
-    table = rows.assign(replay_count=replays).groupby(keys, as_index=False, dropna=False).agg(
-        replay_count=("replay_count", "first"), kernel_count=("dur_ns", "size"),
-        dur_ns=("dur_ns", "sum"),
-    )  # fmt: skip
-    table["kernel_count"] //= table["replay_count"]
-    order = ["rank", "graph", "dur_ns"]
-    table["operator"] = table["operator"].astype(object).where(table["operator"].notna(), None)
-    return GRAPH_KERNELS.of(
-        table.sort_values(order, ascending=[True, True, False], ignore_index=True)
-    )
-
-
-def _with_operators(
-    rows: pd.DataFrame, captures: list[tuple[int, list[str | None]]]
-) -> pd.DataFrame:
-    """Assign the kernels of all replays of a graph to the operators of its capture."""
-    replays = [piece["name"].tolist() for _, piece in rows.groupby("replay")]
-    first = int(rows["start"].min())
-    fitting = {tuple(ops) for end, ops in captures if len(ops) == len(replays[0]) and end <= first}
-    note = _NO_CAPTURE if not fitting else _UNLIKE if len(fitting) > 1 else ""
-    if not note and any(names != replays[0] for names in replays):
-        note = _REORDERED
-    operators = [None] * len(rows) if note else list(fitting.pop()) * len(replays)
-    return rows.assign(operator=pd.Series(operators, rows.index, dtype=object), note=note)
-
-
-def _captures(events: pd.DataFrame) -> dict[int, list[tuple[int, list[str | None]]]]:
-    """Return for each rank the end and the operators, call by call, of its captures."""
-    names = [str(name) for name in events["name"].cat.categories]
-    code, is_host = arrays.codes(events["name"]), arrays.codes(events["kind"]) < 0
-
-    def chosen(test: Any) -> Ints:
-        matches = np.array([bool(test(name)) for name in names] + [False])
-        return np.flatnonzero(matches[code] & is_host)
-
-    begins, ends = chosen(lambda name: _BEGINS in name), chosen(lambda name: _ENDS in name)
-    if not len(begins):
-        return {}
-    calls = chosen(lambda name: _STARTS_WORK.search(name) and name[:2] in ("cu", "hi"))
-    operator = _operators_around(events, calls)
-    start = events["start_ns"].to_numpy()
-    of_call, of_begin, of_end = (arrays.threads(events, row) for row in (calls, begins, ends))
-    captures: dict[int, list[tuple[int, list[str | None]]]] = {}
-    for begin, thread in zip(begins, of_begin, strict=True):
-        after = ends[(of_end == thread) & (start[ends] > start[begin])]
-        if not len(after):
-            continue
-        end = int(start[after].min())
-        is_inside = (of_call == thread) & (start[calls] > start[begin]) & (start[calls] < end)
-        inside = np.flatnonzero(is_inside)[np.argsort(start[calls[is_inside]], kind="stable")]
-        ops = [names[code[row]] if row != MISSING else None for row in operator[inside]]
-        captures.setdefault(int(events["rank"].to_numpy()[begin]), []).append((end, ops))
-    return captures
-
-
-def _operators_around(events: pd.DataFrame, calls: Ints) -> Ints:
-    """Return the row of the innermost operator around each call, -1 if none."""
-    category = arrays.codes(events["category"])
-    operators = np.flatnonzero(category == arrays.code_of(events["category"], "cpu_op"))
-    row = np.concatenate([operators, calls])
-    is_call = np.arange(len(row)) >= len(operators)
-    start, length = events["start_ns"].to_numpy()[row], events["dur_ns"].to_numpy()[row]
-    end = start + np.where(is_call, 0, length)
-    order = np.lexsort((start - end, start, arrays.threads(events, row)))
-    around = np.empty(len(row), dtype=np.int64)
-    parent = arrays.enclosing(start[order], end[order], arrays.threads(events, row)[order])
-    around[order] = np.where(parent == MISSING, MISSING, row[order][parent])
-    return around[len(operators) :]

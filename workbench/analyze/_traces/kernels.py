@@ -7,13 +7,12 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from workbench._shared.kernel_kinds import GPU_MEMORY, KINDS, UNCLASSIFIED, classify
 from workbench.analyze._lib import rows as arrays
-from workbench.analyze._lib.rows import MISSING, Ints, Nest, Work
+from workbench.analyze._lib.rows import MISSING, Ints, Work
 from workbench.analyze._lib.scopes import per_rank
-from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS, UNCLASSIFIED_KERNELS
+from workbench.tables import KERNEL_KINDS, KERNELS, UNCLASSIFIED_KERNELS
 
 Rules: TypeAlias = pd.DataFrame | str | Path | None
 
@@ -187,111 +186,3 @@ def _ruled(events: pd.DataFrame, work: Work, rules: Rules) -> tuple[Ints, Ints, 
         rule = np.where(kind == work.kind, rule, rule_names.index(_BY_LOADER))
         kind = work.kind
     return kind, rule, rule_names
-
-
-_COLUMNS = ("name", "category", "process", "thread", "launch", "external_id", "correlation")
-
-
-@per_rank
-def operators(events: pd.DataFrame) -> pd.DataFrame:
-    """Add up host and GPU time by operator, most GPU time first within each rank.
-
-    An operator's own time is what it spends outside the operators inside it. The GPU work it
-    started runs later and elsewhere; it is credited to the innermost operator around the launching
-    call, and to those around that one in ``gpu_ns``.
-
-    Parameters
-    ----------
-    events
-        Table :data:`workbench.tables.EVENTS`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.OPERATORS`, one row per rank and operator, and one without a
-        name per rank for GPU work that no operator is known to have started. So ``gpu_self_ns``
-        adds up to the durations of all GPU work. Empty if there is neither operator nor GPU work.
-
-    Raises
-    ------
-    WorkbenchError
-        If ``launch`` points to rows that launch nothing.
-
-    Notes
-    -----
-    ``total_ns`` and ``gpu_ns`` count an operator that calls itself once, through its outermost
-    call, so neither exceeds what was spent.
-    """
-    work = arrays.gpu_work(events, *_COLUMNS)
-    tree = arrays.nest(events, work)
-    rank = events["rank"].to_numpy()[tree.row].astype(np.int64)
-    name = arrays.codes(events["name"])[tree.row].astype(np.int64)
-    groups = arrays.grouped(rank, name)
-    bucket = groups.number
-    total, own = _host_times(events, tree)
-    is_outermost = _is_outermost(tree.parent, bucket)
-    duration = work.end - work.start
-    started = tree.starter != MISSING
-    direct = bucket[tree.starter[started]]
-    host, kernels, gpu_self, gpu = (np.zeros(len(groups.bounds), np.int64) for _ in range(4))
-    np.add.at(host, bucket[is_outermost], total[is_outermost])
-    np.add.at(kernels, direct, 1)
-    np.add.at(gpu_self, direct, duration[started])
-    # Up from the launch to every operator around it.
-    above, of_work = tree.starter[started], duration[started]
-    while len(above):
-        np.add.at(gpu, bucket[above], np.where(is_outermost[above], of_work, 0))
-        above = tree.parent[above]
-        above, of_work = above[above != MISSING], of_work[above != MISSING]
-    table = pd.DataFrame(
-        {
-            "rank": groups.keys[0].astype("int32"),
-            "name": arrays.relabelled(groups.keys[1], events["name"]),
-            "op_count": groups.sizes(),
-            "total_ns": host,
-            "self_ns": groups.total(own),
-            "kernel_count": kernels,
-            "gpu_self_ns": gpu_self,
-            "gpu_ns": gpu,
-        }
-    )
-    table = pd.concat([table, _unowned(table, work.rank[~started], duration[~started])])
-    table = table.sort_values(
-        ["rank", "gpu_ns", "total_ns"], ascending=[True, False, False], ignore_index=True
-    )
-    return OPERATORS.check(table)
-
-
-# Operators inside may end after the one around them where times are rounded, so they are cut.
-def _host_times(events: pd.DataFrame, tree: Nest) -> tuple[Ints, Ints]:
-    start = events["start_ns"].to_numpy()[tree.row]
-    total = events["dur_ns"].to_numpy()[tree.row]
-    inside = np.flatnonzero(tree.parent != MISSING)
-    around = tree.parent[inside]
-    shared = np.minimum((start + total)[inside], (start + total)[around]) - start[inside]
-    own = total.copy()
-    np.subtract.at(own, around, shared)
-    return total, own
-
-
-# Climbs all chains of callers at once, a level per round; recursion must count once.
-def _is_outermost(parent: Ints, bucket: Ints) -> NDArray[np.bool_]:
-    is_inner = np.zeros(len(parent), dtype=bool)
-    climbing, above = np.arange(len(parent)), parent
-    while len(climbing):
-        has_parent = above != MISSING
-        climbing, above = climbing[has_parent], above[has_parent]
-        same = bucket[above] == bucket[climbing]
-        is_inner[climbing[same]] = True
-        climbing, above = climbing[~same], parent[above[~same]]
-    return ~is_inner
-
-
-def _unowned(table: pd.DataFrame, rank: Ints, duration: Ints) -> pd.DataFrame:
-    groups = arrays.grouped(rank)
-    rows = pd.DataFrame(dict.fromkeys(table.columns, 0), index=range(len(groups.bounds)))
-    rows["rank"] = groups.keys[0]
-    rows["kernel_count"] = groups.sizes()
-    rows["gpu_self_ns"] = rows["gpu_ns"] = groups.total(duration)
-    rows["name"] = pd.Categorical([None] * len(rows), categories=table["name"].cat.categories)
-    return rows.astype(table.dtypes)

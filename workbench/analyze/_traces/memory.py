@@ -17,7 +17,6 @@ from workbench.tables import (
     MEMORY_BLOCKS,
     MEMORY_FRAGMENTATION,
     MEMORY_PEAK,
-    MEMORY_STEPS,
     MEMORY_TIMELINE,
     Bundle,
     MemoryRecording,
@@ -157,41 +156,6 @@ def _group(held: pd.DataFrame, by: str) -> pd.Series:
     )
     named = held[by].astype(object)
     return named.where(named.notna(), unknown).astype(str)
-
-
-def memory_steps(memory: pd.DataFrame) -> pd.DataFrame:
-    """Return the peak of each step, and how memory grows from step to step.
-
-    Parameters
-    ----------
-    memory
-        Table :data:`workbench.tables.MEMORY`; without marks of steps the answer is empty.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.MEMORY_STEPS`, one row per device and step with an action.
-
-    Notes
-    -----
-    Growth that does not end is a leak, or a cache that fills. The first steps grow as gradients
-    and the state of the optimizer are made.
-    """
-    MEMORY.check(memory)
-    marked = memory[memory["step"].notna()]
-    if marked.empty:
-        return MEMORY_STEPS.empty()
-    steps = marked.groupby([*_PLACE, "step"], observed=True).agg(
-        highest=("allocated_bytes", "max"), first=("event", "first"),
-        peak_reserved_bytes=("reserved_bytes", "max"), end_bytes=("allocated_bytes", "last"),
-    ).reset_index()  # fmt: skip
-    # What was held when the step began counts as well, even if its first action is a free.
-    ahead = memory.assign(first=memory["event"] + 1)[[*_PLACE, "first", "allocated_bytes"]]
-    joined = steps.merge(ahead, on=[*_PLACE, "first"], how="left")
-    held = joined["allocated_bytes"].fillna(0).astype("int64")
-    ends = steps.groupby(_PLACE, observed=True)["end_bytes"].diff().astype("Int64")
-    peaks = np.maximum(steps["highest"], held.to_numpy())
-    return MEMORY_STEPS.of(steps.assign(peak_bytes=peaks, growth_bytes=ends))
 
 
 def memory_fragmentation(recording: MemoryRecording) -> pd.DataFrame:

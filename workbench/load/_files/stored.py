@@ -23,7 +23,6 @@ from workbench.tables import (
     FLIGHT_RANKS,
     FLIGHT_STATUS,
     JOB_OPERATIONS,
-    LIFETIMES,
     LOGGED_SPANS,
     LOGGED_STEPS,
     MEMORY,
@@ -62,7 +61,6 @@ STORED: Mapping[str, tuple[type[Any], tuple[Table, ...]]] = {
     ),
     "memory snapshots": (MemoryRecording, (MEMORY, MEMORY_BLOCKS, QUALITY)),
     "job operations": (pd.DataFrame, (JOB_OPERATIONS,)),
-    "lifetimes": (pd.DataFrame, (LIFETIMES,)),
     "document lengths": (pd.DataFrame, (DOCUMENT_LENGTHS,)),
 }
 

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import re
 from codecs import BOM_UTF8
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -237,7 +237,7 @@ def _cells(line: bytes, separator: str) -> list[str]:
         return []
     text = line.decode(errors="replace")
     try:
-        # GoldenEye writes blanks behind its commas.
+        # Some tools write blanks behind their commas.
         return [cell.strip() for cell in next(csv.reader([text], delimiter=separator), [])]
     except csv.Error:
         return []
@@ -268,28 +268,11 @@ def whole_text(source: Source, findings: Findings) -> bytes:
     return raw
 
 
-def text_table(
-    source: Source,
-    findings: Findings,
-    *,
-    names: Sequence[str] | None = None,
-    skip: int = 0,
-    may_be_empty: bool = False,
-    integers: Collection[str] = (),
-) -> pa.Table:
-    """Read a CSV file as columns of text; empty cells are missing.
-
-    ``names`` are the columns of a file without a header, ``skip`` lines stand before it. Columns
-    of ``integers`` are parsed as integers at once if they hold nothing else: a file may be large.
-    """
-    raw = whole_text(source, findings)
-    raw = b"\n".join(raw.split(b"\n", skip)[skip:]) if skip else raw
-    separator = ","
-    if names is None:
-        raw, separator = _separated(raw)
-        names = header_of(raw[:_LONGEST_CELL_BYTES], separator)
-        raw = raw[_end_of_line(raw) :]
-    raw = _without_cut_line(raw, separator, findings)
+def text_table(source: Source, findings: Findings, *, may_be_empty: bool = False) -> pa.Table:
+    """Read a CSV file as columns of text; empty cells are missing."""
+    raw, separator = _separated(whole_text(source, findings))
+    names = header_of(raw[:_LONGEST_CELL_BYTES], separator)
+    raw = _without_cut_line(raw[_end_of_line(raw) :], separator, findings)
     if not names or len(names) > MOST_COLUMNS:
         msg = (
             f"{source.label}: the first line has {len(names):,} names of columns; a table has from "
@@ -300,7 +283,7 @@ def text_table(
         msg = f"{source.label}: columns {doubled} are there twice; rename or drop one of each"
         raise LoadError(msg)
     types = dict.fromkeys(names, pa.string())
-    table = _csv_columns_parsed((raw, separator), types, source, findings, integers)
+    table = _csv_columns_parsed((raw, separator), types, source, findings)
     table = _without_headers(table, findings)
     if not table.num_rows and not may_be_empty:
         msg = f"{source.label}: has a header and no rows; the run was stopped or the file is cut"
@@ -314,24 +297,9 @@ def column(table: pa.Table, name: str, source: Source) -> Cells:
     return Cells(source.label, name, table[name])
 
 
-def numbers(table: pa.Table, name: str, source: Source, lower: int | None = 0) -> np.ndarray:
+def numbers(table: pa.Table, name: str, source: Source) -> np.ndarray:
     """Return one column of a text table, without an empty cell, as int64."""
-    return np.asarray(whole(column(table, name, source), lower=lower, may_lack=False), np.int64)
-
-
-def layer_names(table: pa.Table, name: str, source: Source) -> pd.Series:
-    """Return one column of a text table that names a layer in every row."""
-    layers = text(column(table, name, source))
-    if layers.isna().any():
-        column(table, name, source).refuse(layers.isna().to_numpy(), "names of layers")
-    return layers
-
-
-def without_repeats(table: pa.Table, findings: Findings) -> pa.Table:
-    """Leave out rows that equal an earlier one in every cell."""
-    again = table.to_pandas().duplicated().to_numpy()
-    findings.add("repaired", REPEATED_ROWS, int(again.sum()))
-    return table.filter(pa.array(~again)) if again.any() else table
+    return np.asarray(whole(column(table, name, source), may_lack=False), np.int64)
 
 
 def _without_cut_line(raw: bytes, separator: str, findings: Findings) -> bytes:
@@ -353,30 +321,18 @@ def _csv_columns_parsed(
     types: dict[str, pa.DataType],
     source: Source,
     findings: Findings,
-    integers: Collection[str],
 ) -> pa.Table:
     if not text[0].strip():
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
-    if integers:
-        quick = {name: pa.int64() if name in integers else kind for name, kind in types.items()}
-        # Parsed as integers at once, and as text again if that fails: the text tells the bad cell.
-        with contextlib.suppress(pa.ArrowException):
-            table, bad = _read(text, quick)
-            _note_bad(bad, findings)
-            return table
     try:
         table, bad = _read(text, types)
     except pa.ArrowException as error:
         msg = f"{source.label}: cannot be read as CSV ({str(error)[:200]})"
         raise LoadError(msg) from None
-    _note_bad(bad, findings)
-    return table
-
-
-def _note_bad(bad: list[str], findings: Findings) -> None:
     # A quote that a cut leaves open takes the lines up to the next quote with it.
     lines = sum(len(text.splitlines()) for text in bad)
     findings.add("dropped", BAD_ROWS, lines, bad[0][:60] if bad else None)
+    return table
 
 
 def _read(text: tuple[bytes, str], types: dict[str, pa.DataType]) -> tuple[pa.Table, list[str]]:

@@ -118,14 +118,6 @@ def folder(source: Source) -> str:
     return label.rsplit("/", 1)[0] if "/" in label else "."
 
 
-def by_folder(sources: Iterable[Source]) -> dict[str, list[Source]]:
-    """Return the files of every folder: most tools write one run to one folder."""
-    folders: dict[str, list[Source]] = {}
-    for source in sources:
-        folders.setdefault(folder(source), []).append(source)
-    return folders
-
-
 def _column(values: Any, dtype: str, count: int) -> Any:
     text = pd.Series([""]).dtype
     kind: Any = text if dtype == "str" else dtype

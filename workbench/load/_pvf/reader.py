@@ -54,9 +54,8 @@ def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -
         Files that belong together (a fault list and its analysis, golden and faulty outputs)
         are given together.
     tool
-        Read files of this tool only: ``"workbench"``, ``"SFIadvancedmodels"``,
-        ``"pytorchALFI"``, ``"GoldenEye"``, ``"enpheeph"``, ``"GoldenTransformer"``,
-        ``"TensorFI2"`` or ``"NVBitFI"``.
+        Read files of this tool only: ``"workbench"``, ``"pytorchALFI"`` or ``"NVBitFI"``. Results
+        of other tools are read by :func:`injection_records`.
     progress
         Whether to show a progress bar if loading takes more than a second.
 
@@ -157,7 +156,7 @@ def _of_tool(tool: str | None) -> list[InjectionFormat]:
     chosen = [reader for reader in FORMATS if tool == reader.TOOL]
     if not chosen:
         names = sorted({reader.TOOL for reader in FORMATS})
-        msg = f"tool must be one of {names}, not {tool!r}; other CSV: load.injection_records"
+        msg = f"tool must be one of {names}, not {tool!r}; of other tools: load.injection_records"
         raise ValueError(msg)
     return chosen
 
@@ -225,6 +224,7 @@ def _raise_unknown(
     names = ", ".join(reader.NAME for reader in formats)
     msg = (
         f"{paths}: no readable injection results found; supported: {names}; "
-        f"other CSV files: load.injection_records.{listed(findings)}"
+        "results of other tools: load.injection_records(path, columns={...})."
+        f"{listed(findings)}"
     )
     raise LoadError(msg)

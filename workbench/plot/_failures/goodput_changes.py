@@ -1,4 +1,4 @@
-"""Goodput under changes: sweeps, waterfalls, and each input alone."""
+"""Goodput under changes: step by step, by checkpoint interval and by number of spare nodes."""
 
 from __future__ import annotations
 
@@ -13,110 +13,15 @@ from workbench.plot._failures.marks import PRODUCTIVE_AXIS, name_rows
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill
-from workbench.plot._style.text import digits, label, percent, plural, safe, seconds, short
+from workbench.plot._style.text import digits, percent, plural, safe, seconds, short
 from workbench.tables import (
     CHECKPOINT_CURVE,
     CHECKPOINT_OPTIMUM,
-    EXPECTED_ETTR,
     GOODPUT_LADDER,
-    GOODPUT_SENSITIVITY,
-    GOODPUT_SWEEP,
     SPARES,
 )
 
-# How inputs are called where people read them.
-INPUTS = {
-    "failure_interval_min": "time between failures [min]",
-    "replicas": "replicas that fail alone",
-    "recovery_min": "recovery of who was hit [min]",
-    "stall_min": "global stall [min]",
-    "rejoin_min": "stall at re-join [min]",
-    "checkpoint_interval_min": "time between checkpoints [min]",
-    "checkpoint_write_min": "writing a checkpoint [min]",
-    "min_replicas": "replicas needed to continue",
-    "global_recovery_min": "restart of all replicas [min]",
-}
 _MOST_ROWS = 20
-
-
-def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show the productive share while one input is varied.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.GOODPUT_SWEEP`, of one input.
-    source, synthetic
-        Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One line per convention. The title states the range.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> job = analyze.FaultTolerance(recovery_min=10, stall_min=3, replicas=12)
-    >>> table = analyze.goodput_sweep(job, "recovery_min", [5, 10, 20], failure_interval_min=18)
-    >>> figure = goodput_sweep(table, source="closed form")
-    >>> print(figure.layout.meta["claim"])
-    Goodput: 82 % at 5 min, 76 % at 20 min recovery of who was hit (counted: interval)
-    """
-    frame = Frame(source, synthetic)
-    GOODPUT_SWEEP.check(table)
-    answered = table.dropna(subset=["productive_share"])
-    if answered.empty:
-        why = "No convention has an answer for these values."
-        return frame.nothing(why, claim="Nothing to vary")
-    figure = Draft()
-    ordered = answered.sort_values("value", kind="stable")
-    # In the order of the table, so that a convention keeps its colour while inputs change.
-    conventions = [*dict.fromkeys(table["convention"])]
-    for at, name in enumerate(conventions):
-        rows = ordered[ordered["convention"] == name]
-        if rows.empty:
-            continue
-        rows = rows.iloc[extremes(rows["productive_share"].to_numpy())]
-        figure.add_scatter(
-            x=rows["value"].to_numpy(),
-            y=rows["productive_share"].to_numpy(),
-            mode="lines+markers" if len(rows) < 40 else "lines",
-            name=safe(CONVENTIONS.get(str(name), name)),
-            line=distinct(at),
-            error_y=_intervals(rows),
-            hovertemplate="%{x:.4g}: %{y:.1%}<extra></extra>",
-        )
-    parameter = str(answered["parameter"].iloc[0])
-    words = INPUTS.get(parameter, parameter)
-    counted = next(name for name in conventions if (answered["convention"] == name).any())
-    first = ordered[ordered["convention"] == counted]
-    low, high = first.iloc[0], first.iloc[-1]
-    unit = " min" if parameter.endswith("_min") else ""
-    name = words.split(" [")[0]
-    claim = (
-        f"Goodput: {percent(low['productive_share'])} at {digits(low['value'])}{unit}, "
-        f"{percent(high['productive_share'])} at {digits(high['value'])}{unit} {label(name)}"
-    ) + (f" (counted: {label(counted, 20)})" if len(conventions) > 1 else "")
-    least, largest = answered["value"].min(), answered["value"].max()
-    # On a linear axis a factor of 20 would press most values into the first tenth.
-    is_wide = least > 0 and largest > 20 * max(least, 1e-9)
-    figure.update_xaxes(title=label(words), **({"type": "log", "dtick": "D2"} if is_wide else {}))
-    figure.update_yaxes(**PRODUCTIVE_AXIS)
-    note = "counted: " + ", ".join(map(safe, dict.fromkeys(answered["convention"])))
-    if missing := len(table) - len(answered):
-        note += f" · {missing} cases have no answer under their convention"
-    note += " · whiskers: 95 % interval of the mean over runs" if _intervals(ordered) else ""
-    return frame.finish(figure, claim=claim, note=note)
-
-
-def _intervals(rows: pd.DataFrame) -> dict[str, object]:
-    """Return whiskers where the shares are means over runs."""
-    if "low_share" not in rows or rows["low_share"].isna().all():
-        return {}
-    share = rows["productive_share"]
-    below, above = share - rows["low_share"], rows["high_share"] - share
-    return {"array": above.to_numpy(), "arrayminus": below.to_numpy(), "symmetric": False}
 
 
 def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -192,89 +97,6 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     )
     note = "in brackets: percentage points against the row above"
     return frame.finish(figure, claim=claim, note=note)
-
-
-def goodput_sensitivity(
-    table: pd.DataFrame, *, source: str = "", synthetic: bool = False
-) -> go.Figure:
-    """Show what halving and doubling each input alone does, the largest effect on top.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.GOODPUT_SENSITIVITY`.
-    source, synthetic
-        Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Two bars per input from the base case on. The title states what buys most.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> job = analyze.FaultTolerance(recovery_min=10, stall_min=3, replicas=12)
-    >>> table = analyze.goodput_sensitivity(job, failure_interval_min=18, convention="poisson")
-    >>> figure = goodput_sensitivity(table, source="closed form", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Doubling “time between failures (18 min)” buys most: +8.6 points
-    """
-    frame = Frame(source, synthetic)
-    GOODPUT_SENSITIVITY.check(table)
-    if table.empty:
-        why = "The table has no inputs; analyze.goodput_sensitivity makes it."
-        return frame.nothing(why, claim="No inputs to change")
-    rows = table.head(_MOST_ROWS)
-    base = float(rows["base_share"].iloc[0])
-    figure = Draft()
-    for meaning, column, words, shift in (
-        ("less", "halved_share", "with half of it", -0.19),
-        ("more", "doubled_share", "with twice of it", 0.19),
-    ):
-        is_known = rows[column].notna().to_numpy()
-        share = rows[column].to_numpy()[is_known]
-        figure.add_bar(
-            orientation="h",
-            base=base,
-            x=share - base,
-            y=np.flatnonzero(is_known) + shift,
-            width=0.34,
-            name=words,
-            marker=fill(meaning),
-            text=list(map(percent, share)),
-            textposition="outside",
-            hovertemplate=f"{words}: %{{text}}<extra></extra>",
-        )
-    figure.add_vline(x=base, line={"color": COLOURS["neutral"], "width": 1})
-    names = list(map(_input, rows["parameter"], rows["value"]))
-    name_rows(figure, names, max(len(rows), 2) * 46, showgrid=False)
-    ends = rows[["base_share", "halved_share", "doubled_share"]]
-    low, high = float(ends.min().min()), float(ends.max().max())
-    pad = 0.12 * max(high - low, 0.02)
-    figure.update_xaxes(**{**PRODUCTIVE_AXIS, "range": [low - pad, high + pad]})
-    note = f"base case: {percent(base)}; each input is changed alone"
-    return frame.finish(figure, claim=_largest_gain(rows, base), note=note)
-
-
-def _input(name: str, value: float) -> str:
-    field, _, phase = str(name).partition(": ")
-    words = INPUTS.get(field, field).removesuffix(" [min]")
-    unit = " min" if field.endswith("_min") else ""
-    return short(f"{words}{': ' + phase if phase else ''} ({digits(value)}{unit})", 48)
-
-
-def _largest_gain(rows: pd.DataFrame, base: float) -> str:
-    options = [
-        (row[column] - base, words, row["parameter"], row["value"])
-        for row in rows.to_dict("records")
-        for column, words in (("halved_share", "Halving"), ("doubled_share", "Doubling"))
-        if not pd.isna(row[column])
-    ]
-    gain, words, name, value = max(options, default=(0.0, "", "", 0.0))
-    if gain <= 0:
-        return "No input improves the goodput when halved or doubled"
-    return f"{words} “{safe(_input(name, value))}” buys most: {100 * gain:+.1f} points"
 
 
 _SYMBOLS = ("diamond", "square", "star")
@@ -362,84 +184,6 @@ def checkpoint_curve(
     if below := int((rows["first_order_ratio"] < 0).sum()):
         note += f" · the first-order formula is below 0, and not drawn, at {below} intervals"
     return frame.finish(figure, claim=claim, note=note)
-
-
-def expected_ettr(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show the first-order formula of the effective training time beside the exact share.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.EXPECTED_ETTR`.
-    source, synthetic
-        Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Both against the size of the job; where the formula is doubtful or invalid the ground
-        is shaded. Values below 0 are not drawn. The title states where the formula ends.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> rate = {"failures_per_1000_node_days": 6.5, "restart_min": 10}
-    >>> table = analyze.expected_ettr(
-    ...     [1024, 8192, 65536], checkpoint_interval_min=30, write_min=0.5, **rate
-    ... )
-    >>> figure = expected_ettr(table, source="closed form")
-    >>> print(figure.layout.meta["claim"])
-    The first-order formula is doubtful from 65,536 GPUs
-    """
-    frame = Frame(source, synthetic)
-    EXPECTED_ETTR.check(table)
-    if table.empty:
-        why = "The table has no sizes; analyze.expected_ettr makes them."
-        return frame.nothing(why, claim="No sizes to compare")
-    rows = table.sort_values("gpu_count", ignore_index=True)
-    rows = rows.iloc[extremes(rows["exact_share"].to_numpy())].reset_index(drop=True)
-    size = rows["gpu_count"].to_numpy(dtype=np.float64)
-    figure = Draft()
-    formula = rows["first_order_ratio"].where(rows["first_order_ratio"] >= 0)
-    for value, name, meaning, dash in (
-        (rows["exact_share"], "exact", "productive", "solid"),
-        (formula, "first-order formula", "more", "dash"),
-    ):
-        figure.add_scatter(
-            x=size, y=value, mode="lines+markers" if len(rows) <= 40 else "lines", name=name,
-            line={"color": colour(meaning), "dash": dash, "width": 2.5},
-            marker={"symbol": "circle" if meaning == "productive" else "square"},
-            customdata=rows["failure_interval_min"],
-            hovertemplate=f"{name}, %{{x:,}} GPUs: %{{y:.1%}}, a failure every "
-            "%{customdata:.3g} min<extra></extra>",
-        )  # fmt: skip
-    for verdict, opacity in (("doubtful", 0.25), ("invalid", 0.55)):
-        inside = size[(rows["verdict"] == verdict).to_numpy()]
-        if len(inside):
-            figure.add_vrect(
-                x0=inside.min(), x1=inside.max(), fillcolor=COLOURS["idle"], opacity=opacity,
-                line_width=0, layer="below", annotation_text=f"formula {verdict}",
-                annotation_position="top left",
-            )  # fmt: skip
-    figure.update_xaxes(title="size of the job [GPUs]", type="log", tickformat=",.0~f", dtick="D2")
-    figure.update_yaxes(title="effective training time [%]", tickformat=".0%", range=[0, 1.08])
-    below = int((rows["first_order_ratio"] < 0).sum())
-    note = f"{below} values of the formula are below 0 and not drawn"
-    return frame.finish(figure, claim=_ettr_claim(rows), note=note)
-
-
-def _ettr_claim(rows: pd.DataFrame) -> str:
-    invalid = rows[rows["verdict"] == "invalid"]
-    doubtful = rows[rows["verdict"] == "doubtful"]
-    if len(invalid):
-        last = invalid.iloc[-1]
-        return (
-            f"At {int(last['gpu_count']):,} GPUs the first-order formula says "
-            f"{last['first_order_ratio']:.2f}, the exact share is {percent(last['exact_share'])}"
-        )
-    if len(doubtful):
-        return f"The first-order formula is doubtful from {int(doubtful['gpu_count'].min()):,} GPUs"
-    return "The first-order formula holds for all these sizes"
 
 
 # Further spares that gain less than this are not worth a word.

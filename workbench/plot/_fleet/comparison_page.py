@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from workbench.plot._fleet.run_comparison import comparison_claim, trend_claim
+from workbench._shared.run_verdict import comparison_verdict, trend_verdict
 from workbench.plot._style.palette import COLOURS
-from workbench.plot._style.text import digits, short
+from workbench.plot._style.text import digits, safe, short
 from workbench.tables import RUN_CHANGES, RUN_COMPARISON, RUN_TREND
 
 _MOST_ROWS = 60
@@ -114,7 +114,7 @@ def run_comparison_page(
         "Intervals that are far longer than any change are cut at the edge."
     )
     body = f'<p class="soft">{escape(about)}</p>{sections}'
-    return _page(comparison_claim(table), notes, body, source, synthetic=synthetic)
+    return _page(comparison_verdict(table).sentence, notes, body, source, synthetic=synthetic)
 
 
 def run_trend_page(
@@ -158,24 +158,24 @@ def run_trend_page(
             body += _section(f"Largest change, {unit}", of_unit, heads=("before", "after"))
     body += f"<h2>Runs</h2>{_runs(table)}"
     is_made = synthetic or bool(table["is_synthetic"].any())
-    return _page(trend_claim(table, changes), notes, body, source, synthetic=is_made)
+    return _page(trend_verdict(table, changes).sentence, notes, body, source, synthetic=is_made)
 
 
 def _page(
-    claim: str, notes: Iterable[tuple[str, str]], body: str, source: str, *, synthetic: bool
+    sentence: str, notes: Iterable[tuple[str, str]], body: str, source: str, *, synthetic: bool
 ) -> str:
     made = [("Synthetic data.", "The files say that they were made, not measured.")] * synthetic
     boxes = "".join(
         f'<p class="note"><strong>{escape(head)}</strong> {escape(text)}</p>'
         for head, text in [*made, *notes]
     )
+    claim = safe(sentence[:1].upper() + sentence[1:])
     foot = f"<footer><p>Source: {escape(source)}</p></footer>" if source else ""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        # The claim has been escaped where it was written: it is shown by figures too.
         f"<title>{claim}</title><style>{_STYLE}</style></head>\n"
         f"<body><main><h1>{claim}</h1>{boxes}{body}</main>{foot}</body></html>\n"
     )

@@ -199,11 +199,6 @@ def _note(rows: pd.DataFrame) -> str:
     return note
 
 
-# Large rises and falls of power over time.
-
-_MOST_POINTS = 2_000
-
-
 # How far power moves inside a training step, over all steps.
 
 _MEASURES = (("swing_w", "95th - 5th percentile"), ("range_w", "largest - smallest cell"))

@@ -168,9 +168,6 @@ def _claim(totals: pd.DataFrame) -> str:
     )
 
 
-# A picture of power: a row per thing, time from left to right.
-
-
 # Segments of time that a figure of power shows, and what the job was doing in them.
 
 # A kind that takes more of the time than this is the background of the others.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -12,12 +9,12 @@ import plotly.graph_objects as go
 from workbench.plot._pvf.estimates import name_rows
 from workbench.plot._style import chances as scales
 from workbench.plot._style.bars import log_ticks
-from workbench.plot._style.chances import Chances, axis_of, chance, chances, numbers
+from workbench.plot._style.chances import Chances, axis_of, chance, chances
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct
 from workbench.plot._style.text import label, percent, plural, safe, short
-from workbench.tables import DETECTOR_TOLERANCE, PVF_MITIGATION, PVF_PROTECTION
+from workbench.tables import PVF_MITIGATION, PVF_PROTECTION
 
 _FEW, _MOST_POINTS = 40, 400
 _COUNTED = 64  # so many of them are better told as a number than as a share
@@ -124,166 +121,6 @@ def _claim(curve: pd.DataFrame) -> str:
         last = "" if pd.isna(row["last"]) else f" (the last: {label(row['last'], 24)})"
         protected = f"{row['protected_count']:,} of {total:,} {label(row['unit'], 24)}{where}{last}"
     return f"Protecting {protected} removes {percent(row['removed_share'])} of the wrong outputs"
-
-
-_MOST_LINES = 6
-_DETECTED = ("detected_share", "detected_low", "detected_high", "fault_count")
-# A false alarm has a one-sided bound: the whisker goes up only.
-_ALARMS = ("false_alarm_share", "false_alarm_share", "false_alarm_high", "clean_count")
-_CHECK_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "hexagon")
-_ALARM_DASHES = ("dot", "2px,2px", "1px,5px", "6px,6px", "3px,5px", "5px,9px")
-
-
-def detector_tolerance(
-    table: pd.DataFrame,
-    *,
-    at_tolerance: float | None = None,
-    source: str = "",
-    synthetic: bool = False,
-) -> go.Figure:
-    """Show the share of faults detected and that of false alarms against the tolerance.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.DETECTOR_TOLERANCE`.
-    at_tolerance
-        Tolerance to mark and to read off; by default the smallest without false alarms.
-    source, synthetic
-        Where the checks come from; whether the data was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Filled marks for what is detected, a line per detector and place; open marks for false
-        alarms, a line per detector; the tolerance is logarithmic. The title reads off one
-        tolerance.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets
-    >>> import pandas as pd
-    >>> trials = pd.read_parquet(datasets.path("pvf-demo") / "detectors.parquet")
-    >>> table = analyze.detector_tolerance(trials, tolerances=[0, 1e-6, 1e-3])
-    >>> figure = detector_tolerance(table, source="pvf-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    At a tolerance of 1e-06 100 % of the faults are detected, 0 % false alarms
-    """
-    frame = Frame(source, synthetic)
-    DETECTOR_TOLERANCE.check(table)
-    rows = table[table["detected_share"].notna() | table["false_alarm_share"].notna()]
-    if rows.empty:
-        return frame.nothing(
-            "No detector was tried with a fault or without; analyze.detector_tolerance needs "
-            "trials of both kinds.",
-            claim="No detector to show",
-        )
-    rows = rows.assign(at=_places(rows)).sort_values("at", kind="stable")
-    figure = Draft()
-    lines = list(rows.groupby(["detector", "place"], sort=False))
-    several = rows["detector"].nunique() > 1
-    for at, ((detector, target), curve) in enumerate(lines[:_MOST_LINES]):
-        name = f"{label(detector, 24)}, {label(target, 28)}" if several else label(target, 24)
-        line = {**distinct(at), "width": 2.5}
-        name = f"detected: {name}"
-        _add_shares(figure, curve, _DETECTED, line=line, symbol=_CHECK_SYMBOLS[at], name=name)
-    detectors = list(rows.groupby("detector", sort=False))
-    for at, (detector, curve) in enumerate(detectors[:_MOST_LINES]):
-        name = f"false alarms: {label(detector, 24)}" if several else "false alarms"
-        line = {"color": COLOURS["dark"], "dash": _ALARM_DASHES[at], "width": 1.5}
-        # Checks without a fault are the same for all places of a detector.
-        once = curve.drop_duplicates("tolerance")
-        symbol = f"{_CHECK_SYMBOLS[at]}-open"
-        _add_shares(figure, once, _ALARMS, line=line, symbol=symbol, name=name)
-    chosen = _chosen(rows, at_tolerance)
-    figure.add_vline(
-        x=float(chosen["at"].iloc[0]),
-        line={"color": COLOURS["neutral"], "width": 1.5, "dash": "dot"},
-    )
-    figure.update_xaxes(title="tolerance: alarm above this residual [1, logarithmic]", type="log")
-    figure.update_xaxes(**_ticks(rows))
-    figure.update_yaxes(title="share of checks that alarm [%]", range=[-3, 104])
-    figure.update_layout(hovermode="closest")
-    hidden = len(lines) - min(len(lines), _MOST_LINES)
-    notes = ["whiskers: intervals of independent checks"]
-    notes += [f"{plural(hidden, 'line')} dropped"] if hidden else []
-    claim = _detector_tolerance_claim(chosen)
-    return frame.finish(figure, claim=claim, note=" · ".join(notes))
-
-
-# A logarithmic axis has no place for 0: it stands left of all others.
-def _places(rows: pd.DataFrame) -> np.ndarray:
-    tolerance = numbers(rows["tolerance"])
-    positive = tolerance[tolerance > 0]
-    return np.where(tolerance > 0, tolerance, (positive.min() if len(positive) else 1.0) / 10)
-
-
-def _ticks(rows: pd.DataFrame) -> dict[str, object]:
-    positions = rows["at"].to_numpy()
-    look = log_ticks(positions)
-    words = [f"{tick:.3g}" for tick in look["tickvals"]]
-    zero = rows.loc[rows["tolerance"] == 0, "at"]
-    if len(zero):
-        kept = [at for at, tick in enumerate(look["tickvals"]) if tick > 1.5 * zero.iloc[0]]
-        return look | {
-            "tickvals": [float(zero.iloc[0]), *(look["tickvals"][at] for at in kept)],
-            "ticktext": ["0", *(words[at] for at in kept)],
-        }
-    return look | {"ticktext": words}
-
-
-def _add_shares(
-    figure: go.Figure, curve: pd.DataFrame, columns: Sequence[str], *, line: dict[str, Any],
-    symbol: str, name: str,
-) -> None:  # fmt: skip
-    """Add a line of shares with whiskers; ``columns`` are share, low, high and count."""
-    curve = curve[curve[columns[0]].notna()]
-    if curve.empty:
-        return
-    curve = curve.iloc[extremes(curve[columns[0]].to_numpy(dtype="float64"), _MOST_POINTS)]
-    share, low, high = (100 * numbers(curve[column]) for column in columns[:3])
-    figure.add_scatter(
-        mode="lines+markers", x=curve["at"].to_numpy(), y=share, name=name, line=line,
-        error_y={
-            "type": "data", "array": np.nan_to_num(high - share), "thickness": 1, "width": 3,
-            "arrayminus": np.nan_to_num(share - low), "color": line["color"],
-        },
-        marker={"symbol": symbol, "size": 9, "color": line["color"]},
-        customdata=curve[columns[3]].to_numpy(),
-        hovertemplate="%{x:.3g}: %{y:.3~g} % of %{customdata:,}<extra>" + name + "</extra>",
-    )  # fmt: skip
-
-
-def _chosen(rows: pd.DataFrame, wanted: float | None) -> pd.DataFrame:
-    """Return the rows at that tolerance, or at the smallest that never raises false alarms."""
-    if wanted is None:
-        alarms = rows.groupby("tolerance")["false_alarm_share"].max()
-        # By default the smallest tolerance without a false alarm, else the largest tried.
-        quiet = alarms[alarms == 0]
-        wanted = float(quiet.index.min() if len(quiet) else rows["tolerance"].max())
-    tolerances = numbers(rows["tolerance"])
-    # In logarithms, as the axis; the small number lets a tolerance of 0 take part.
-    nearest = tolerances[int(np.argmin(np.abs(np.log((tolerances + 1e-30) / (wanted + 1e-30)))))]
-    nearest_rows: pd.DataFrame = rows[tolerances == nearest]
-    return nearest_rows
-
-
-def _detector_tolerance_claim(chosen: pd.DataFrame) -> str:
-    tested = chosen.dropna(subset=["detected_share"])
-    at = f"{chosen['tolerance'].iloc[0]:.3g}"
-    alarms = chosen["false_alarm_share"].max()
-    wolf = "false alarms unknown" if pd.isna(alarms) else f"{percent(alarms)} false alarms"
-    if tested.empty:
-        return f"At a tolerance of {at}: {wolf}"
-    ordered = tested.sort_values("detected_share", kind="stable")
-    least, most = ordered.iloc[0], ordered.iloc[-1]
-    caught = f"{percent(most['detected_share'])} of the faults are detected"
-    if least["detected_share"] < most["detected_share"]:
-        caught = (
-            f"{percent(least['detected_share'])} ({label(least['place'], 20)}) to "
-            f"{percent(most['detected_share'])} ({label(most['place'], 20)}) are detected"
-        )
-    return f"At a tolerance of {at} {caught}, {wolf}"
 
 
 _MOST, _MOST_KINDS, _ROW_PX = 30, 8, 40

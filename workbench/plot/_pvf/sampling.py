@@ -1,4 +1,4 @@
-"""Figures of sampling: interval funnels, running estimates, outcomes and sample sizes."""
+"""Figures of sampling: running estimates, outcomes and sample sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from workbench import tables
 from workbench.plot._pvf.estimates import estimand, name_rows
 from workbench.plot._style.bars import log_ticks, panels
-from workbench.plot._style.chances import PVF_TITLE, chance, chances, numbers, row_with, segments
+from workbench.plot._style.chances import PVF_TITLE, chance, chances, numbers, row_with
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import (
@@ -24,125 +24,6 @@ from workbench.plot._style.style import (
     row_axis,
 )
 from workbench.plot._style.text import digits, label, percent, plural, safe, short
-
-_KINDS = (
-    ("sites as the sample", "low", "high"),
-    ("too narrow: inputs as independent", "independent_low", "independent_high"),
-)
-_MOST_LOOKS, _MOST_ROWS, _ROW_PX = 400, 30, 30
-
-
-def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show the intervals of a growing sample against the truth, both kinds side by side.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.INTERVAL_FUNNEL`, of one group; of several the first
-        is shown. Several samples may be put together with ``pandas.concat``.
-    source, synthetic
-        Where the truth comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        An upright line per look, at its number of sites; dashed with an open mark where it
-        misses the truth. The title counts how many of each kind hold it.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> truth = load.exhaustive_injections(datasets.path("pvf-truth") / "dlrm.parquet")
-    >>> table = analyze.interval_funnel(truth)
-    >>> figure = interval_funnel(table, source="pvf-truth", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    4 of 9 looks cover the true value with sites as the sample, 3 with inputs as independent
-    """
-    frame = Frame(source, synthetic)
-    tables.INTERVAL_FUNNEL.check(table)
-    if table.empty:
-        return frame.nothing(
-            "The table has no looks; pass what analyze.interval_funnel returns.",
-            claim="No intervals to compare",
-        )
-    group = table["group"].iloc[0]
-    of_group = table[table["group"] == group].sort_values("site_count", kind="stable")
-    # Evenly thinned: every look is a line of its own, so there are no peaks to keep.
-    rows = of_group.iloc[np.unique(np.linspace(0, len(of_group) - 1, _MOST_LOOKS).astype(int))]
-    rows = rows.assign(at=_apart(rows))
-    truth = float(rows["truth"].iloc[0])
-    figure = panels([words for words, _, _ in _KINDS], height_px=320)
-    for panel, (_, low, high) in enumerate(_KINDS, start=1):
-        holds = _holds(rows, truth, low, high)
-        _add_samples(figure, rows[holds], (low, high), panel=panel, holds=True)
-        _add_samples(figure, rows[~holds], (low, high), panel=panel, holds=False)
-    figure.add_hline(y=100 * truth, line={"color": COLOURS["dark"], "width": 1.5})
-    sites = log_ticks(rows["at"].to_numpy())
-    figure.update_xaxes(title="sites so far [count, logarithmic]", type="log", **sites)
-    figure.update_yaxes(rangemode="tozero")
-    figure.update_yaxes(title=f"{PVF_TITLE} [%]", col=1)
-    figure.update_layout(hovermode="closest")
-    other_groups = table["group"].nunique() - 1
-    notes = [f"{label(group, 30)}: the line is the truth, {chance(truth)}", *estimand(table)]
-    notes += [f"{len(of_group) - len(rows):,} looks not drawn"] if len(of_group) > len(rows) else []
-    notes += [f"{plural(other_groups, 'group')} dropped"] if other_groups else []
-    claim = _funnel_claim(of_group, truth)
-    return frame.finish(figure, claim=claim, note=" · ".join(notes))
-
-
-# Looks at the same number of sites stand side by side, closer than two numbers are.
-def _apart(rows: pd.DataFrame) -> Any:
-    sizes = np.unique(rows["site_count"])
-    step = float(np.diff(np.log(sizes)).min()) if len(sizes) > 1 else 1.0
-    number = rows.groupby("site_count").cumcount()
-    of = rows.groupby("site_count")["site_count"].transform("size")
-    # Side by side within 0.7 of the gap between sizes, in logarithms as the axis.
-    share = (number + 0.5) / of - 0.5
-    return rows["site_count"] * np.exp(0.7 * step * share)
-
-
-def _add_samples(
-    figure: go.Figure, rows: pd.DataFrame, ends: tuple[str, str], *, panel: int, holds: bool
-) -> None:
-    if rows.empty:
-        return
-    low, high = (100 * numbers(rows[name]) for name in ends)
-    # Made for lying lines; here they stand, so the axes change places.
-    y, x = segments(low, high, rows["at"].to_numpy())
-    words = "covers the true value" if holds else "misses it"
-    colour = COLOURS["series" if holds else "limit"]
-    line = {"color": colour, "width": 1.5, "dash": "solid" if holds else "2px,2px"}
-    figure.add_scatter(
-        mode="lines", x=x, y=y, row=1, col=panel, line=line, name=f"interval {words}",
-        showlegend=False, hoverinfo="skip",
-    )  # fmt: skip
-    figure.add_scatter(
-        mode="markers", x=rows["at"].to_numpy(), y=100 * rows["pvf"].to_numpy(), row=1, col=panel,
-        name=words, legendgroup=words, showlegend=not any(t.name == words for t in figure.data),
-        marker={
-            "symbol": "circle" if holds else "diamond-open", "size": 6 if holds else 8,
-            "color": colour, "line": {"width": 1.5, "color": colour},
-        },
-        hovertext=[
-            f"{row['site_count']:,} sites: {chance(row['pvf'])} "
-            f"({chance(row[ends[0]])} to {chance(row[ends[1]])})"
-            for _, row in rows.iterrows()
-        ],
-        hovertemplate="%{hovertext}<extra>" + words + "</extra>",
-    )  # fmt: skip
-
-
-def _holds(rows: pd.DataFrame, truth: float, low: str, high: str) -> pd.Series:
-    return rows[low].le(truth) & rows[high].ge(truth)
-
-
-def _funnel_claim(rows: pd.DataFrame, truth: float) -> str:
-    clustered, independent = (_holds(rows, truth, low, high) for _, low, high in _KINDS)
-    return (
-        f"{clustered.sum():,} of {plural(len(rows), 'look')} cover the true value with sites "
-        f"as the sample, {independent.sum():,} with inputs as independent"
-    )
-
 
 _WORDS = {
     "masked": "masked: same output",

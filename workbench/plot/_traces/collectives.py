@@ -172,9 +172,6 @@ def straggler_attribution(
     return frame.finish(_heat(_matrix(blame)), claim=claim, note=" · ".join(dropped))
 
 
-blame = straggler_attribution  # the name until 0.1
-
-
 def _add_bandwidth(figure: go.Figure, drawn: pd.DataFrame, *, name: str, position: int) -> None:
     drawn = drawn.sort_values("size_bytes", kind="stable")
     drawn = drawn.iloc[extremes(drawn["bus_gb_per_s"].to_numpy())]

@@ -1,4 +1,4 @@
-"""Which kernels, kinds of work and operators take the GPU time."""
+"""Which kernels and kinds of work take the GPU time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench._shared.kernel_kinds import GPU_WORK
 from workbench.plot._style.bars import by_name, largest
 from workbench.plot._style.style import COLOURS, Frame
 from workbench.plot._style.text import duration, label, percent, plural, safe
-from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS, TRACE_DIFF
+from workbench.tables import KERNEL_KINDS, KERNELS, TRACE_DIFF
 
 # Categories of GPU work, and of nodes of the user's code, which hold the GPU work they launched.
 _ADDING_UP = {
@@ -143,89 +143,12 @@ def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     return frame.finish(figure, claim=claim)
 
 
-def operators(
-    operators: pd.DataFrame, *, top: int = 12, source: str = "", synthetic: bool = False
-) -> go.Figure:
-    """Show the operators that start most GPU work, or cost most host time without a GPU.
-
-    Parameters
-    ----------
-    operators
-        Table :data:`workbench.tables.OPERATORS`; ranks are added up.
-    top
-        Names to show.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Horizontal bars of each operator's own GPU work (own host time if no operator has any). The
-        title names the largest.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> table = analyze.operators(events)
-    >>> figure = operators(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    record_param_comms accounts for 49 % of the GPU work; 12 of 37 operators for > 99.9 %
-    """
-    frame = Frame(source, synthetic)
-    OPERATORS.check(operators)
-    by_name_rows = operators.assign(
-        name=operators["name"].astype("object").fillna("(no operator found)").astype(str)
-    )
-    columns = ["gpu_self_ns", "self_ns", "op_count", "kernel_count"]
-    summed = by_name_rows.groupby("name", as_index=False)[columns].sum()
-    on_gpu = summed["gpu_self_ns"].any()
-    value, meaning, work = (
-        ("gpu_self_ns", "gpu work", "GPU work") if on_gpu else ("self_ns", "host", "host time")
-    )
-    total_ns = int(summed[value].sum())
-    if not total_ns:
-        return frame.nothing(
-            "The trace has no CPU operators; record it with ProfilerActivity.CPU.",
-            claim="No operators to show",
-        )
-    drawn = largest(summed, value, top=top, sums=[c for c in columns if c != value])
-    figure = by_name(
-        _names(drawn["name"], hidden=len(summed) - top),
-        drawn[value].to_numpy(),
-        meanings=["all others" if row == -1 else meaning for row in drawn.index],
-        hover=[
-            _operator_hover(row, share=row[value] / total_ns, work=work)
-            for row in drawn.to_dict("records")
-        ],
-        title=f"{work} of its own",
-    )
-    figure.update_layout(showlegend=False)
-    first = drawn.iloc[0]
-    claim = (
-        f"{label(first['name'], 48)} accounts for {percent(first[value] / total_ns)} of the {work}"
-    )
-    if len(summed) > len(drawn):
-        share = percent(summed[value].nlargest(top).sum() / total_ns)
-        claim += f"; {top} of {len(summed):,} operators for {share}"
-    return frame.finish(figure, claim=claim)
-
-
 def _names(names: pd.Series, *, hidden: int) -> list[str]:
     # Row -1 is the sum of all that are not shown.
     return [
         f"all others ({plural(hidden, 'name')})" if row == -1 else str(name)
         for row, name in names.items()
     ]
-
-
-def _operator_hover(row: dict[Any, Any], *, share: float, work: str) -> str:
-    return (
-        f"{percent(share)} of the {work}<br>"
-        f"{plural(int(row['op_count']), 'call')}, host time of its own {duration(row['self_ns'])}"
-        f"<br>started {plural(int(row['kernel_count']), 'kernel')}, {duration(row['gpu_self_ns'])}"
-    )
 
 
 def trace_diff(

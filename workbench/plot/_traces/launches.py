@@ -1,21 +1,15 @@
-"""How GPU work gets started: launch calls, queues of launches, memory copies."""
+"""How GPU work gets started: launch calls and memory copies."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import dots
-from workbench.plot._style.draft import Draft
-from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import Frame, colour, distinct
+from workbench.plot._style.style import Frame
 from workbench.plot._style.text import digits, duration, label, percent, plural, size
-from workbench.tables import COPY_BANDWIDTH, LAUNCHES, QUEUE_LENGTH
-
-_MOST_QUEUES = 6  # overlapping steps, of which an eye follows few
+from workbench.tables import COPY_BANDWIDTH, LAUNCHES
 
 
 def launches(
@@ -85,62 +79,6 @@ def launches(
         claim=_launch_claim(drawn[drawn["name"] == order[0]], started.loc[order[0]], started),
         note=f"{share} of the GPU work has no launch in the trace" if lost else "",
     )
-
-
-def queue_length(queue: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show how many launches wait on each stream over time, and where callers were blocked.
-
-    Parameters
-    ----------
-    queue
-        Table :data:`workbench.tables.QUEUE_LENGTH`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One stepped line per stream, those with the longest queues if there are many, thinned
-        without losing a peak; crosses where a call was blocked. The title names the longest queue.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> table = analyze.queue_length(events)
-    >>> figure = queue_length(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    The queue of rank 0 stream 7 reaches 174 launches
-    """
-    frame = Frame(source, synthetic)
-    QUEUE_LENGTH.check(queue)
-    if queue.empty:
-        return frame.nothing(
-            "No GPU work could be joined to the call that launched it.", claim="No queue to show"
-        )
-    keys = ["rank", "device", "stream"]
-    peaks = queue.groupby(keys, dropna=False)["queue_count"].max().sort_values(ascending=False)
-    first = int(queue["time_ns"].min())
-    by_stream = queue.groupby(keys, dropna=False)
-    figure = Draft()
-    shown = peaks.index[:_MOST_QUEUES]
-    for position, key in enumerate(shown):
-        of_stream = queue.loc[by_stream.groups[key]]
-        figure.add_scatter(**_line(of_stream, position=position, name=_stream(key), first_ns=first))
-    rows = np.concatenate([by_stream.groups[key] for key in shown])
-    blocked = queue.loc[np.sort(rows)].query("blocked_ns > 0")
-    if len(blocked):
-        figure.add_scatter(**_crosses(blocked, first_ns=first))
-    figure.update_xaxes(title="time since the first launch [ms]")
-    figure.update_yaxes(title="launches waiting", rangemode="tozero")
-    claim = f"The queue of {_stream(peaks.index[0])} reaches {plural(int(peaks.iloc[0]), 'launch')}"
-    claim = claim.replace("launchs", "launches")
-    lost = int(queue["blocked_ns"].sum())
-    claim += f"; full queues block callers for {duration(lost)}" if lost else ""
-    hidden = len(peaks) - _MOST_QUEUES
-    note = f"the {_MOST_QUEUES} longest queues of {len(peaks):,}" if hidden > 0 else ""
-    return frame.finish(figure, claim=claim, note=note)
 
 
 def copy_bandwidth(
@@ -219,34 +157,3 @@ def _launch_claim(rows: pd.DataFrame, first: pd.Series, started: pd.DataFrame) -
     low, high = duration(medians.min()), duration(medians.max())
     span = low if low == high else f"{low} to {high}"
     return f"{claim}; on an idle stream it begins after {span}"
-
-
-def _line(queue: pd.DataFrame, *, position: int, name: str, first_ns: int) -> dict[str, Any]:
-    drawn = queue.iloc[extremes(queue["queue_count"].to_numpy())]
-    return _points(drawn, first_ns) | {
-        "name": name,
-        "mode": "lines",
-        "line": {"shape": "hv", "width": 1.5, **distinct(position)},
-        "hovertemplate": "%{y:,} waiting at %{x:.4~g} ms",
-    }
-
-
-def _crosses(blocked: pd.DataFrame, *, first_ns: int) -> dict[str, Any]:
-    drawn = blocked.iloc[extremes(blocked["blocked_ns"].to_numpy())]
-    return _points(drawn, first_ns) | {
-        "name": "caller blocked",
-        "mode": "markers",
-        "marker": {"symbol": "x", "size": 7, "color": colour("limit")},
-        "hovertext": [f"blocked for {duration(ns)}" for ns in drawn["blocked_ns"]],
-        "hovertemplate": "%{hovertext}",
-    }
-
-
-def _points(drawn: pd.DataFrame, first_ns: int) -> dict[str, Any]:
-    milliseconds = ((drawn["time_ns"] - first_ns) / 1e6).to_numpy()
-    return {"x": milliseconds, "y": drawn["queue_count"].to_numpy()}
-
-
-def _stream(key: tuple[object, ...]) -> str:
-    rank, _, stream = key
-    return f"rank {rank} stream {'?' if pd.isna(stream) else stream}"  # type: ignore[call-overload]

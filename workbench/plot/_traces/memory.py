@@ -1,4 +1,4 @@
-"""GPU memory: its course over time, what is held at the peak, and how it is divided."""
+"""GPU memory: its course over time, and what is held at the peak."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from workbench.plot._style.bars import largest
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import Frame, colour, distinct_fill, fill, left_margin, row_axis
+from workbench.plot._style.style import Frame, colour, fill, left_margin, row_axis
 from workbench.plot._style.text import label, percent, plural, safe, short, size, time_axis
-from workbench.tables import MEMORY_FRAGMENTATION, MEMORY_PEAK, MEMORY_TIMELINE
+from workbench.tables import MEMORY_PEAK, MEMORY_TIMELINE
 
 _GB = 1e9
 _MOST_POINTS = 1_000
@@ -176,82 +176,6 @@ def _with_names(figure: go.Figure, names: list[str]) -> None:
         hovermode="closest",
     )
     figure.update_yaxes(**row_axis(names), showgrid=False)
-
-
-def memory_fragmentation(
-    fragmentation: pd.DataFrame, *, source: str = "", synthetic: bool = False
-) -> go.Figure:
-    """Show how reserved memory was divided at each failure and at the end.
-
-    Parameters
-    ----------
-    fragmentation
-        Table :data:`workbench.tables.MEMORY_FRAGMENTATION`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One stacked bar per moment and device in GB; the title states the cause of the first
-        failure, or what is free in pieces.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> memory = load.memory(datasets.path("memory-demo"), progress=False)
-    >>> table = analyze.memory_fragmentation(memory)
-    >>> figure = memory_fragmentation(table, source="memory-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    GPU 0 of rank 0: 463 MB are free, 77.6 MB in one range
-    """
-    frame = Frame(source, synthetic)
-    MEMORY_FRAGMENTATION.check(fragmentation)
-    if fragmentation.empty:
-        return frame.nothing(
-            "Only memory snapshots hold the segments of the allocator.", claim="No division to show"
-        )
-    # The snapshots last: of many failures the first are drawn.
-    is_last = fragmentation["moment"] == "snapshot"
-    order = fragmentation.assign(is_last=is_last).sort_values("is_last", kind="stable")
-    rows = order.head(_MOST_BARS).reset_index(drop=True)
-    rest = rows["free_bytes"] - rows["largest_free_bytes"]
-    pieces = {
-        "allocated": rows["allocated_bytes"], "freed, still in use": rows["pending_bytes"],
-        "largest free range": rows["largest_free_bytes"], "free in smaller ranges": rest,
-    }  # fmt: skip
-    labels = [
-        f"{moment}, rank {rank} {device}, action {event:,}"
-        for moment, rank, device, event in zip(
-            rows["moment"], rows["rank"], rows["device"].map(_device), rows["event"], strict=True
-        )
-    ]
-    figure = Draft()
-    for position, (name, values) in enumerate(pieces.items()):
-        marker = fill("memory") if name == "allocated" else distinct_fill(position)
-        figure.add_bar(
-            orientation="h", y=list(range(len(rows))), x=values.to_numpy() / _GB, name=name,
-            marker=marker, hovertemplate="%{x:.4g} GB",
-        )  # fmt: skip
-    _with_names(figure, labels)
-    figure.update_layout(barmode="stack")
-    figure.update_xaxes(title="reserved memory [GB]")
-    failed = rows[rows["requested_bytes"].notna()]
-    row = (failed if len(failed) else rows).iloc[0]
-    usable, in_one = (size(float(row[f"{name}_free_bytes"])) for name in ("usable", "largest"))
-    free = f"{usable} are free, {in_one} in one range"
-    claim = f"{label(row['device'], 20)} of rank {row['rank']}: {free}"
-    if len(failed):
-        asked, cause = size(float(row["requested_bytes"])), label(row["cause"], 30)
-        claim = f"An allocation of {asked} failed by {cause}: {free}"
-    hidden = len(fragmentation) - len(rows)
-    return frame.finish(
-        figure, claim=claim, note=f"{hidden:,} further ones dropped" if hidden else ""
-    )
-
-
-def _device(name: object) -> str:
-    return label(name, 20)
 
 
 def _axis(timeline: pd.DataFrame) -> tuple[NDArray[Any], str]:

@@ -1,4 +1,4 @@
-"""Sweeps, ladders, sensitivities and sizes of goodput."""
+"""Ladders and sizes of goodput."""
 
 import math
 from dataclasses import replace
@@ -13,8 +13,6 @@ from workbench.analyze import (
     failure_interval_of,
     goodput_at_scale,
     goodput_ladder,
-    goodput_sensitivity,
-    goodput_sweep,
     productive_share,
 )
 from workbench.errors import TableError, WorkbenchError
@@ -60,71 +58,6 @@ def test_a_ladder_has_a_rung_for_all_that_the_job_has():
         assert steps.tolist() == pytest.approx(ladder["productive_share"].tolist())
 
 
-def test_a_sweep_leaves_a_gap_where_a_convention_has_no_answer():
-    table = goodput_sweep(PUBLISHED, "failure_interval_min", [2, 18], failure_interval_min=18)
-    known = table.set_index(["convention", "value"])["productive_share"].notna()
-    assert known["interval"].tolist() == [False, True]
-    assert known["poisson"].all()
-    assert not known["renewal"].any()
-
-
-def test_a_stall_longer_than_the_recovery_has_an_answer_in_a_sweep_too():
-    job = FaultTolerance(recovery_min=1, stall_min=15, rejoin_min=4)
-    table = goodput_sweep(job, "replicas", [12], failure_interval_min=18, conventions=["interval"])
-    assert table["productive_share"].item() == pytest.approx(
-        productive_share(job, failure_interval_min=18, convention="interval")
-    )
-
-
-VALUES = {
-    "failure_interval_min": 30, "replicas": 24, "recovery_min": 5, "stall_min": 1,
-    "rejoin_min": 2, "checkpoint_interval_min": 30, "checkpoint_write_min": 2,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", VALUES)
-def test_every_input_can_be_varied(name):
-    job = replace(PUBLISHED, checkpoint_interval_min=60, checkpoint_write_min=1)
-    table = goodput_sweep(
-        job, name, [VALUES[name]], failure_interval_min=18, conventions=["poisson"]
-    )
-    interval = VALUES[name] if name == "failure_interval_min" else 18
-    changed = job if name == "failure_interval_min" else replace(job, **{name: VALUES[name]})
-    expected = productive_share(changed, failure_interval_min=interval, convention="poisson")
-    assert table["productive_share"].tolist() == [expected]
-    assert table["parameter"].tolist() == [name]
-
-
-def test_sensitivities_change_each_input_alone_the_largest_effect_first():
-    job = replace(
-        PUBLISHED, recovery_min={"detection": 2, "init": 8, "nothing": 0}, rejoin_min=1,
-        checkpoint_interval_min=60, checkpoint_write_min=1,
-    )  # fmt: skip
-    table = goodput_sensitivity(job, failure_interval_min=18, convention="poisson")
-    rows = table.set_index("parameter")
-    assert set(rows.index) == {
-        "failure_interval_min", "replicas", "recovery_min: detection", "recovery_min: init",
-        "stall_min", "rejoin_min", "checkpoint_interval_min", "checkpoint_write_min",
-    }  # fmt: skip
-    longer = replace(job, recovery_min={"detection": 2, "init": 16, "nothing": 0})
-    assert rows.loc["recovery_min: init", "doubled_share"] == productive_share(
-        longer, failure_interval_min=18, convention="poisson"
-    )
-    assert rows.loc["replicas", "halved_share"] == productive_share(
-        replace(job, replicas=6), failure_interval_min=18, convention="poisson"
-    )
-    ends = table[["base_share", "halved_share", "doubled_share"]]
-    reach = (ends.max(axis=1) - ends.min(axis=1)).tolist()
-    assert reach == sorted(reach, reverse=True)
-
-
-def test_sensitivities_of_a_synchronous_job_know_no_stalls():
-    table = goodput_sensitivity(
-        replace(PUBLISHED, rejoin_min=1, replicas=1), failure_interval_min=18, convention="renewal"
-    )
-    assert set(table["parameter"]) == {"failure_interval_min", "recovery_min"}
-
-
 @pytest.mark.oracle
 def test_the_reference_size_gives_the_published_shares():
     table = goodput_at_scale(
@@ -161,38 +94,11 @@ def test_larger_jobs_never_do_better(sizes, rate, recovery):
 # --- what is refused ---
 
 
-def test_a_sweep_knows_its_inputs():
-    with pytest.raises(WorkbenchError, match=r"parameter must be one of .* not 'speed'"):
-        goodput_sweep(PUBLISHED, "speed", [1], failure_interval_min=18)
-    with pytest.raises(ValueError, match="convention must be one of"):
-        goodput_sweep(PUBLISHED, "replicas", [1], failure_interval_min=18, conventions=["log"])
-    with pytest.raises(WorkbenchError, match="can be varied only of a job with checkpoint_inter"):
-        goodput_sweep(PUBLISHED, "checkpoint_write_min", [1], failure_interval_min=18)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("replicas", 2.5, "replicas must be a whole number from 1, not 2.5"),
-        ("replicas", 0, "replicas must be 1 or more, not 0"),
-        ("stall_min", -1, "stall_min must be 0 or more"),
-        ("failure_interval_min", 0, "failure_interval_min must be above 0"),
-        ("failure_interval_min", math.inf, "failure_interval_min must be above 0"),
-        ("failure_interval_min", math.nan, "failure_interval_min must be above 0"),
-    ],
-)
-def test_values_of_a_sweep_are_checked(name, value, words):
-    with pytest.raises(WorkbenchError, match=words):
-        goodput_sweep(PUBLISHED, name, [value], failure_interval_min=18)
-
-
 def test_a_minimum_of_live_replicas_has_no_closed_form_anywhere():
     job = replace(PUBLISHED, min_replicas=10)
     calls = (
-        lambda: goodput_sweep(job, "replicas", [12], failure_interval_min=18),
         lambda: goodput_at_scale([1024], job, **AT_98K),
         lambda: goodput_ladder(job, failure_interval_min=18, convention="poisson"),
-        lambda: goodput_sensitivity(job, failure_interval_min=18, convention="poisson"),
     )
     for call in calls:
         with pytest.raises(WorkbenchError, match="min_replicas=10 has no closed form"):

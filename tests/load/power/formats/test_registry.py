@@ -12,7 +12,6 @@ from workbench.load._power.formats import (
     amd_smi,
     codecarbon,
     dcgmi_dmon,
-    dps,
     hl_smi,
     ipmi,
     ptdaemon,
@@ -36,7 +35,6 @@ DCGM = 'DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-1",Hostname="n1"} 52.636\n'
 MATRIX = {"resultType": "matrix", "result": [{"metric": {}, "values": [[1435781430.781, "1"]]}]}
 MLLOG = {"namespace": "", "time_ms": 1715960310416, "event_type": "POINT_IN_TIME"}
 PAGE = "# HELP node_hwmon_power_average_watt Power\nnode_hwmon_power_average_watt 5\n"
-NODE = {"name": "n1", "power_usage": 2074.0, "gpus": [{"id": "0", "power_usage": 64.0}]}
 SMI = {"gpu": 0, "power": {"socket_power": {"value": 10, "unit": "W"}}}
 SAMPLES = [
     (nvidia_smi, f"timestamp, power.draw [W], utilization.gpu [%]\n{STAMP}, 73.94 W, 0 %\n"),
@@ -52,7 +50,6 @@ SAMPLES = [
     (codecarbon, "timestamp,run_id,duration,emissions,gpu_power,gpu_energy\n"
                  "2024-05-01T10:00:00,a,3600,0.1,700,0.2\n"),
     (dcgmi_dmon, "#Entity   POWER    TOTEC\nID        W        mJ\nGPU 0     52.6     1000\n"),
-    (dps, json.dumps({"nodes": [NODE]})),
     (hl_smi, "index, name, power.draw [W], temperature.aip [C]\n0, HL-225, 103, 36\n"),
     (hl_smi, "timestamp, index, power.draw [W], utilization.aip [%]\nTue Nov 14 2023, 0, 1, 3\n"),
     (hl_smi, "0, 01P4-HL3090A0-18, HL-325L, 1.22.1, 131072 MiB, 226 W, 850 W, 36 C, 0 %\n"),
@@ -161,7 +158,7 @@ def test_parquet_of_other_things_is_not_taken_for_power_in_a_folder(tmp_path):
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", [
     "kineto-dlrm-8rank", "kineto-h100", "kineto-resnet", "chakra-et", "failures-kmsg",
-    "failures-slurm", "failures-spot", "flight-recorder", "lengths-documents",
+    "failures-slurm", "flight-recorder", "lengths-documents",
     "lengths-requests", "lengths-wikipedia", "stragglers-bytedance", "iterations-vtrain",
     "profiles-h100", "dlrm-locality",
 ])  # fmt: skip

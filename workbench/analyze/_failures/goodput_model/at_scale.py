@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from workbench.analyze._failures.goodput_model.goodput import (
     refuse_minimum,
 )
 from workbench.errors import WorkbenchError
-from workbench.tables import GOODPUT_AT_SCALE, GOODPUT_LADDER, GOODPUT_SENSITIVITY, GOODPUT_SWEEP
+from workbench.tables import GOODPUT_AT_SCALE, GOODPUT_LADDER
 
 _DAY_MIN = 1440.0
 
@@ -156,74 +155,6 @@ def _power(ratio: float, exponent: float, name: str) -> float:
     return float(power)
 
 
-_INTERVAL = "failure_interval_min"
-_OF_JOB = ("replicas", "recovery_min", "stall_min", "rejoin_min")
-_OF_CHECKPOINTS = ("checkpoint_interval_min", "checkpoint_write_min")
-
-
-def goodput_sweep(
-    job: FaultTolerance,
-    parameter: str,
-    values: Sequence[float],
-    *,
-    failure_interval_min: float,
-    conventions: Sequence[Convention] = get_args(Convention),
-) -> pd.DataFrame:
-    """Vary one input and give the productive share under every convention.
-
-    Parameters
-    ----------
-    job
-        The other inputs.
-    parameter
-        ``"failure_interval_min"``, ``"replicas"``, ``"recovery_min"``, ``"stall_min"``,
-        ``"rejoin_min"``, ``"checkpoint_interval_min"`` or ``"checkpoint_write_min"``.
-    values
-        Its values.
-    failure_interval_min
-        Mean time between failures of the whole job, in minutes.
-    conventions
-        How failures are counted; see :func:`goodput`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.GOODPUT_SWEEP`: ``parameter``, ``value``,
-        ``convention``, ``productive_share`` (missing where a convention has no answer: all GPUs
-        would stand still throughout, or there is no closed form). Only replays have ``low_share``
-        and ``high_share``: see :func:`goodput_replay_sweep`.
-
-    Raises
-    ------
-    WorkbenchError
-        If the parameter is none of these, or a value out of its range.
-    ValueError
-        If a convention is unknown.
-
-    Examples
-    --------
-    >>> table = goodput_sweep(
-    ...     FaultTolerance(), "replicas", [1, 12], failure_interval_min=18, conventions=["interval"]
-    ... )
-    >>> table["productive_share"].round(4).tolist()
-    [0.4444, 0.8009]
-    """
-    if parameter not in (allowed := (_INTERVAL, *_OF_JOB, *_OF_CHECKPOINTS)):
-        msg = f"parameter must be one of {allowed}, not {parameter!r}"
-        raise WorkbenchError(msg)
-    for convention in conventions:
-        check_convention(convention)
-    refuse_minimum(job)
-    rows = []
-    for value in values:
-        interval, changed = value, job
-        if parameter != _INTERVAL:
-            interval, changed = failure_interval_min, _with(job, parameter, value)
-        rows += [(parameter, value, c, share_or_nan(changed, interval, c)) for c in conventions]
-    names = ["parameter", "value", "convention", "productive_share"]
-    return GOODPUT_SWEEP.of(pd.DataFrame(rows, columns=names))
-
-
 def goodput_ladder(
     job: FaultTolerance,
     *,
@@ -289,93 +220,6 @@ def goodput_ladder(
     table["gain_ratio"] = np.diff(shares, prepend=shares[0])
     table["printed_share"] = [(printed or {}).get(name, np.nan) for name in rungs]
     return GOODPUT_LADDER.of(table)
-
-
-def goodput_sensitivity(
-    job: FaultTolerance, *, failure_interval_min: float, convention: Convention
-) -> pd.DataFrame:
-    """Halve and double every input alone, to see what buys most.
-
-    Parameters
-    ----------
-    job
-        The base case. Recoveries and stalls given by phase are changed phase by phase.
-    failure_interval_min, convention
-        As for :func:`goodput`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.GOODPUT_SENSITIVITY`, the largest effect first:
-        ``parameter``, ``value``, ``base_share``, ``halved_share``, ``doubled_share`` (missing
-        where the convention has no answer). Inputs of 0 are dropped.
-
-    Raises
-    ------
-    ValueError
-        If the convention is unknown.
-    WorkbenchError
-        If the base case has no answer.
-
-    Examples
-    --------
-    >>> table = goodput_sensitivity(
-    ...     FaultTolerance(), failure_interval_min=18, convention="interval"
-    ... )
-    >>> table["parameter"].tolist()
-    ['failure_interval_min', 'stall_min', 'recovery_min', 'replicas']
-    """
-    base = productive_share(job, failure_interval_min=failure_interval_min, convention=convention)
-    rows = []
-    for name, value, change in _knobs(job, failure_interval_min):
-        shares = [share_or_nan(*change(factor), convention) for factor in (0.5, 2.0)]
-        rows.append((name, value, base, *shares))
-    table = GOODPUT_SENSITIVITY.cast(pd.DataFrame(rows, columns=list(GOODPUT_SENSITIVITY.columns)))
-    ends = table[["base_share", "halved_share", "doubled_share"]]
-    # max and min skip missing ends: an input with one answer is still ranked by it.
-    reach = ends.max(axis=1) - ends.min(axis=1)
-    order = reach.sort_values(ascending=False, kind="stable").index
-    return GOODPUT_SENSITIVITY.check(table.loc[order].reset_index(drop=True))
-
-
-_Change: TypeAlias = Callable[[float], tuple[FaultTolerance, float]]
-
-
-def _knobs(job: FaultTolerance, interval: float) -> Iterator[tuple[str, float, _Change]]:
-    yield _INTERVAL, interval, lambda factor: (job, interval * factor)
-    fields = ["recovery_min", *_OF_CHECKPOINTS]
-    # With one replica nobody else stalls, so stall and re-join have no effect.
-    if job.replicas > 1:
-
-        def resized(factor: float) -> tuple[FaultTolerance, float]:
-            return replace(job, replicas=max(round(job.replicas * factor), 1)), interval
-
-        yield "replicas", job.replicas, resized
-        fields[1:1] = ["stall_min", "rejoin_min"]
-    for field in fields:
-        value = getattr(job, field)
-        phases = value if isinstance(value, Mapping) else {"": value}
-        for phase, minutes in phases.items():
-            if minutes:
-                name = f"{field}: {phase}" if phase else field
-                yield name, minutes, _scaled(job, interval, field, phase)
-
-
-def _scaled(job: FaultTolerance, interval: float, field: str, phase: str) -> _Change:
-    value = getattr(job, field)
-
-    def change(factor: float) -> tuple[FaultTolerance, float]:
-        changed: Any = {**value, phase: value[phase] * factor} if phase else value * factor
-        return replace(job, **{field: changed}), interval
-
-    return change
-
-
-def _with(job: FaultTolerance, parameter: str, value: float) -> FaultTolerance:
-    if parameter in _OF_CHECKPOINTS and job.checkpoint_interval_min is None:
-        msg = f"{parameter} can be varied only of a job with checkpoint_interval_min"
-        raise WorkbenchError(msg)
-    return replace(job, **{parameter: value})  # type: ignore[arg-type]
 
 
 def share_or_nan(job: FaultTolerance, interval: float, convention: Convention) -> float:

@@ -18,7 +18,6 @@ from workbench.load._failures.formats import (
     prometheus_xid,
     slurm,
     slurm_output,
-    spot,
     torchelastic,
     torchft,
 )
@@ -29,7 +28,7 @@ from workbench.load._files.time import ConsoleFormat, LogFormat
 # Files that hold one thing, in the order they are asked; then lines that many programs may
 # have written into one console log.
 _FILES: tuple[LogFormat, ...] = (
-    fabric_manager, slurm, spot, ml_goodput, goodput_events, kubernetes_events, prometheus_xid,
+    fabric_manager, slurm, ml_goodput, goodput_events, kubernetes_events, prometheus_xid,
     torchft,
 )  # fmt: skip
 _CONSOLE: tuple[ConsoleFormat, ...] = (

@@ -6,7 +6,6 @@ from workbench.load._power.formats import (
     amd_smi,
     codecarbon,
     dcgmi_dmon,
-    dps,
     hl_smi,
     ipmi,
     ptdaemon,
@@ -28,7 +27,7 @@ from workbench.load._power.part import PowerFormat
 # What is sure comes first; a plain table could be anything and is asked last.
 FORMATS: tuple[PowerFormat, ...] = (
     nvidia_capture, nvidia_query, nvidia_dmon, hl_smi, nvidia_smi, nvidia_table, mlperf_power,
-    ptdaemon, zeus, codecarbon, dcgmi_dmon, dps, amd_smi, prometheus_power, redfish, ipmi,
+    ptdaemon, zeus, codecarbon, dcgmi_dmon, amd_smi, prometheus_power, redfish, ipmi,
     recorded_power, power_table,
 )  # fmt: skip
 

@@ -130,7 +130,7 @@ class _Trials:
         right = _first_number(self.golden, name, self.golden_source)
         golden = right[self.row]
         faulty = _first_number(self.corr, _FAULTY[self.model], self.source)
-        label = numbers(self.corr, "gnd_label", self.source, None)
+        label = numbers(self.corr, "gnd_label", self.source)
         due = self._flags()
         # The tool's own rate leaves out DUE and images that were wrong before, so it is not a PVF.
         codes = np.where(faulty != golden, SDC, UNKNOWN)

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from workbench.load._pvf.formats import (
-    enpheeph,
-    golden_transformer,
-    goldeneye,
-    nvbitfi,
-    pytorch_alfi,
-    sfi_advanced_models,
-    tensorfi2,
-)
+from workbench.load._pvf.formats import nvbitfi, pytorch_alfi
 from workbench.load._pvf.formats import own_tables as injection_tables
 from workbench.load._pvf.part import InjectionFormat
 
-FORMATS: tuple[InjectionFormat, ...] = (
-    injection_tables, sfi_advanced_models, pytorch_alfi, goldeneye, enpheeph, golden_transformer,
-    tensorfi2, nvbitfi,
-)  # fmt: skip
+FORMATS: tuple[InjectionFormat, ...] = (injection_tables, pytorch_alfi, nvbitfi)

@@ -41,7 +41,6 @@ _TRACK = re.compile(
 )
 _ROCM_ARGS = {"corr_id": "correlation", "copy_bytes": "bytes"}
 _NUMBERS = frozenset(name for name, (_, kind) in COLUMNS.items() if kind == INTEGER)
-_NAMES = frozenset(COLUMNS) - _NUMBERS
 _LONGEST_CHAIN = 16
 _LATEST_NS = 1 << 61
 
