@@ -156,30 +156,27 @@ def with_rules(text: str) -> str:
 def readers() -> dict[tuple[str, str], str]:
     """List every registered reader by kind of data and format, with what its module says of it."""
     from workbench.load import kinds
-    from workbench.load._failures.formats import registry as failures
+    from workbench.load._files import signatures
     from workbench.load._fleet import job_log
-    from workbench.load._power.formats import registry as power
     from workbench.load._pvf.formats import registry as pvf
-    from workbench.load._traces import parquet, reader
-    from workbench.load._traces.kineto import reader as kineto
     from workbench.load._traces.memory import profile, snapshot
 
     modules = {
         "traces": {
-            "kineto": kineto, "parquet": parquet,
-            **{name: sys.modules[read.__module__]
-               for name, read in (reader.PROFILES | reader._GRAPHS).items()},
+            form.name: form.reader
+            for form in (*signatures.FORMATS_BEFORE_KINETO, *signatures.TRACE_FORMATS)
         },
         "memory snapshots": {"snapshot": snapshot, "profile": profile},
-        "job logs": {
-            module.NAME: module for module in (*job_log.FORMATS, job_log.job_scalars)
-        },
+        "job logs": {module.NAME: module for module in (*job_log.FORMATS, job_log.job_scalars)},
         **{
-            kind: {module.NAME: module for module in registry.FORMATS}
-            for kind, registry in
-            (("failure logs", failures), ("power logs", power), ("injections", pvf))
+            kind: {form.reader.NAME: form.reader for form in forms}
+            for kind, forms in (
+                ("failure logs", signatures.FAILURE_FORMATS),
+                ("power logs", signatures.POWER_FORMATS),
+            )
         },
-    }  # fmt: skip
+        "injections": {module.NAME: module for module in pvf.FORMATS},
+    }
     found = {
         (kind, name): _first_line(module) for kind in modules for name, module in
         modules[kind].items()

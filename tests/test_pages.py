@@ -18,6 +18,7 @@ from tests.load.traces.xplane.xplane_files import gpu_space
 from workbench import analyze, explore, inject, load, plot, simulate
 from workbench.cli import app
 from workbench.load import kinds
+from workbench.load._files import signatures
 from workbench.share import _execute, _normalise, _prose
 from workbench.share.svg import why_no_pictures
 
@@ -457,9 +458,11 @@ def test_every_format_has_what_contributing_asks_of_a_new_one():
         assert f"/_{domain}/" in path
         registry = importlib.import_module(path.strip("`").removesuffix(".py").replace("/", "."))
         assert members(getattr(registry, contract.strip("`"))) == set(code_names(asked))
+        rows = {"failures": signatures.FAILURE_FORMATS, "power": signatures.POWER_FORMATS}
+        modules = [row.reader for row in rows.get(domain, ())] or registry.FORMATS
         lacking = [
             (module.NAME, name)
-            for module in registry.FORMATS
+            for module in modules
             for name in code_names(asked)
             if not hasattr(module, name)
         ]

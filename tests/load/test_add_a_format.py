@@ -1,5 +1,7 @@
 """A new format is one file and one row: the entry points and the command line do the rest."""
 
+import re
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,10 +11,9 @@ from typer.testing import CliRunner
 
 from workbench import load
 from workbench.cli import app
-from workbench.load._failures.formats import registry as failure_registry
+from workbench.load._files import signatures
 from workbench.load._files.findings import Findings
 from workbench.load._files.time import LogPart, failure_rows, timeline_rows
-from workbench.load._power.formats import registry as power_registry
 from workbench.load._power.part import PowerPart
 from workbench.load.kinds import kinds_of
 
@@ -57,10 +58,17 @@ def file(tmp_path):
     return path
 
 
+def add_row(monkeypatch, module, *groups):
+    monkeypatch.setitem(sys.modules, "workbench.load.acme", module)
+    row = signatures.Signature("acme", re.compile(rb"acme "))
+    for group in groups:
+        monkeypatch.setattr(signatures, group, (row, *getattr(signatures, group)))
+
+
 def test_a_row_among_the_formats_of_power_is_enough(file, monkeypatch):
     assert kinds_of(file) == set()
     acme = SimpleNamespace(NAME="Acme meter", looks_like=looks_like, read_power=read_power)
-    monkeypatch.setattr(power_registry, "FORMATS", (acme, *power_registry.FORMATS))
+    add_row(monkeypatch, acme, "POWER_FORMATS")
     log = load.power(file, progress=False)
     assert log.power["power_w"].tolist() == [350, 360, 370]
     assert kinds_of(file) == {"power logs"}
@@ -71,8 +79,7 @@ def test_a_row_among_the_formats_of_power_is_enough(file, monkeypatch):
 
 def test_a_row_among_the_formats_of_failures_is_enough(file, monkeypatch):
     acme = SimpleNamespace(NAME="Acme log", looks_like=looks_like, read=read_failures)
-    monkeypatch.setattr(failure_registry, "_FILES", (acme, *failure_registry._FILES))
-    monkeypatch.setattr(failure_registry, "FORMATS", (acme, *failure_registry.FORMATS))
+    add_row(monkeypatch, acme, "FAILURE_FILES", "FAILURE_FORMATS")
     log = load.failures(file, progress=False)
     assert log.failures["line_count"].sum() == 3
     assert kinds_of(file) == {"failure logs"}

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from workbench._shared.cluster import batches_on_cluster, missing_on_worker
 from workbench.errors import WorkbenchError
 from workbench.tables import QUALITY, RANKS, RankFile, RankFiles, Trace
 
@@ -155,6 +154,8 @@ def _on_workers(
     join: Callable[[Sequence[Result]], Result] | None,
     client: Any,
 ) -> Iterator[tuple[RankFile, Result | Exception | None]]:
+    from workbench._shared.cluster import batches_on_cluster
+
     run = partial(_of_batch, function=function, join=join)
     threads = max(sum(client.nthreads().values()), 1)
     batches = _batches(sorted(files, key=lambda file: file.rank), threads)
@@ -196,6 +197,8 @@ def _of_file(
     try:
         return function(file.load())
     except FileNotFoundError as error:
+        from workbench._shared.cluster import missing_on_worker
+
         return missing_on_worker(file.label) if is_worker else error
     except (WorkbenchError, OSError) as error:
         return error

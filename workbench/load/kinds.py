@@ -8,31 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import LoadError
 from workbench.load import kind_rules as rules
-from workbench.load._failures.flight_dumps.reader import flight_recorder
-from workbench.load._failures.formats.failure_table import failure_table
-from workbench.load._failures.reader import failures
 from workbench.load._files.archive import Paths, Source, given_paths, shown, shown_all, survey
 from workbench.load._files.findings import Finding, listed
 from workbench.load._files.rank_names import Window
 from workbench.load._files.stored import stored_sets
 from workbench.load._files.time import BootTime, Hosts, check_hosts, checked, host_of
 from workbench.load._files.wanted import LOGS_AND_INJECTIONS, STORED_SUFFIX, appearance
-from workbench.load._fleet.job_log import job_log
-from workbench.load._imbalance.document_lengths import document_lengths
-from workbench.load._imbalance.job_operations import job_operations
 from workbench.load._power.part import Unit
-from workbench.load._power.reader import power
-from workbench.load._pvf.exhaustive import exhaustive_injections
-from workbench.load._pvf.reader import injections
-from workbench.load._pvf.records import injection_records
-from workbench.load._traces.memory.reader import memory
-from workbench.load._traces.reader import traces
 from workbench.load.kind_rules import HEAD_BYTES, Sample
 
 # A notebook only has to know which kinds there are, not all files of each.
@@ -72,8 +61,9 @@ class Kind:
     ----------
     recognise
         Says of a file, and the kinds it was found to be already, whether it is of this one.
-    door
-        The function that reads it, with the fields of :class:`Options` in ``options``.
+    function
+        The function of :mod:`workbench.load` that reads it, by name or itself, with the fields of
+        :class:`Options` in ``options``.
     notebooks
         Names of the notebooks that show it and need nothing else, without their ending.
     excludes
@@ -86,12 +76,20 @@ class Kind:
 
     name: str
     recognise: Callable[[Sample, Set[str]], bool]
-    door: Callable[..., Any]
+    function: str | Callable[..., Any]
     options: tuple[str, ...] = ()
     notebooks: tuple[str, ...] = ()
     excludes: bool = True
     is_one_file: bool = False
     advice: str = ""
+
+    @property
+    def door(self) -> Callable[..., Any]:
+        """The function that reads it; it is imported when it is asked for."""
+        if not isinstance(self.function, str):
+            return self.function
+        named: Callable[..., Any] = getattr(import_module("workbench.load"), self.function)
+        return named
 
     def read(self, path: Paths, options: Options, *, progress: bool = True) -> Any:
         """Read a path with the function of this kind."""
@@ -110,52 +108,52 @@ _FAILURE_NOTEBOOKS = ("03_goodput_under_failures",)
 # In the order they are asked: a file of a kind that excludes others is not asked further.
 KINDS: tuple[Kind, ...] = (
     Kind(
-        "exhaustive injections", rules.is_every_fault, exhaustive_injections, is_one_file=True,
+        "exhaustive injections", rules.is_every_fault, "exhaustive_injections", is_one_file=True,
         advice="in Python, plot.pvf(analyze.pvf(load.exhaustive_injections(path), average='bits'), "
         "source=...) does, and explore.pvf_by_bit",
     ),
-    Kind("injections", rules.is_injections, injections, notebooks=("04_pvf_fault_injection",)),
+    Kind("injections", rules.is_injections, "injections", notebooks=("04_pvf_fault_injection",)),
     Kind(
-        "injection records", rules.is_injection_records, injection_records, is_one_file=True,
+        "injection records", rules.is_injection_records, "injection_records", is_one_file=True,
         advice="in Python, plot.pvf(analyze.pvf(load.injection_records(path), average='bits'), "
         "source=...) does",
     ),
     Kind(
-        "job operations", rules.is_operations, job_operations,
+        "job operations", rules.is_operations, "job_operations",
         notebooks=("02_workload_imbalance",), is_one_file=True,
     ),
     Kind(
-        "power logs", rules.is_power, power, _POWER_OPTIONS, _POWER_NOTEBOOKS, excludes=False,
+        "power logs", rules.is_power, "power", _POWER_OPTIONS, _POWER_NOTEBOOKS, excludes=False,
     ),
-    Kind("failure tables", rules.is_failure_table, failure_table, ("tz",), _FAILURE_NOTEBOOKS,
+    Kind("failure tables", rules.is_failure_table, "failure_table", ("tz",), _FAILURE_NOTEBOOKS,
          is_one_file=True),
     Kind(
-        "traces", rules.is_trace, traces, ("window",),
+        "traces", rules.is_trace, "traces", ("window",),
         notebooks=(
             "00_start_here", "01_traces", "05_performance_model", "08_communication", "10_model",
         ),
     ),
     Kind(
-        "memory snapshots", rules.is_memory_snapshot, memory,
+        "memory snapshots", rules.is_memory_snapshot, "memory",
         advice="in Python, plot.memory_peak(analyze.memory_peak(load.memory(path).memory), "
         "source=...) does",
     ),
-    Kind("flight-recorder dumps", rules.is_flight_dump, flight_recorder,
+    Kind("flight-recorder dumps", rules.is_flight_dump, "flight_recorder",
          notebooks=_FAILURE_NOTEBOOKS),
     Kind(
-        "failure logs", rules.is_failure_log, failures,
+        "failure logs", rules.is_failure_log, "failures",
         ("tz", "year", "boot_time", "node"), _FAILURE_NOTEBOOKS, excludes=False,
     ),
     # A notebook on a job log alone there is not; 06 and 07 lay it beside power.
     Kind(
-        "job logs", rules.is_job_log, job_log, ("tz",), excludes=False,
+        "job logs", rules.is_job_log, "job_log", ("tz",), excludes=False,
         advice="add the power logs, failure logs or traces of the job",
     ),
     Kind(
-        "document lengths", rules.is_lengths, document_lengths,
+        "document lengths", rules.is_lengths, "document_lengths",
         notebooks=("02_workload_imbalance",), is_one_file=True,
     ),
-    Kind("power logs", rules.is_plain_power, power, _POWER_OPTIONS, _POWER_NOTEBOOKS),
+    Kind("power logs", rules.is_plain_power, "power", _POWER_OPTIONS, _POWER_NOTEBOOKS),
 )  # fmt: skip
 NAMES = tuple(dict.fromkeys(kind.name for kind in KINDS))
 

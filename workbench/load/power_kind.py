@@ -8,22 +8,8 @@ from codecs import BOM_UTF8
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workbench.load._failures.formats import prometheus_xid
+from workbench.load._files import signatures
 from workbench.load._files.archive import Source
-from workbench.load._power.formats import mlperf as mlperf_power
-from workbench.load._power.formats import prometheus as prometheus_power
-from workbench.load._power.formats.prometheus_metrics import POWER_KINDS, meaning_of
-from workbench.load._power.formats.registry import power_format_of
-from workbench.load._power.formats.table import reader as power_table
-from workbench.load._power.formats.table.columns import has_unit
-from workbench.load._power.formats.table.layout import tells_power, time_column
-from workbench.load._power.formats.table.pieces import (
-    PARQUET_MAGIC,
-    decoded,
-    flat_names,
-    header_of,
-    sample_of,
-)
 
 _HEAD_BYTES = 1 << 16
 _METRIC = re.compile(rb'^([A-Za-z_:][\w:]*)[{ ]|"__name__"\s*:\s*"([^"\n]+)"', re.MULTILINE)
@@ -43,17 +29,20 @@ def is_power_log(source: Source, head: bytes) -> bool:
     metrics of Prometheus need one of power or energy.
     """
     plain = head.removeprefix(BOM_UTF8)
-    reader = power_format_of(plain, source.label)
-    if reader is mlperf_power:
+    form = signatures.fitting(signatures.POWER_FORMATS, plain, source.label)
+    name = "" if form is None else form.module.removeprefix("_power.formats.")
+    if name == "mlperf":
         return bool(_POWER_KEYS.search(plain))
-    if reader is power_table:
+    if name == "table.reader":
         return _says_power(source, plain)
-    if reader is prometheus_power:
+    if name == "prometheus":
         return _has_metric(source, plain)
-    return reader is not None
+    return form is not None
 
 
 def _has_metric(source: Source, head: bytes) -> bool:
+    from workbench.load._power.formats.prometheus_metrics import POWER_KINDS, meaning_of
+
     # Metrics lead a line of the text format; in the JSON of a query they are __name__.
     names = {
         (plain or quoted).decode("utf-8", "replace") for plain, quoted in _METRIC.findall(head)
@@ -63,10 +52,21 @@ def _has_metric(source: Source, head: bytes) -> bool:
         return True
     # Others may follow the first series of a long answer.
     is_cut = len(head) >= _HEAD_BYTES - len(BOM_UTF8)
-    return is_cut and not prometheus_xid.looks_like(head, source.label)
+    (xid,) = (form for form in signatures.FAILURE_FILES if form.module.endswith("prometheus_xid"))
+    return is_cut and not xid.fits(head, source.label)
 
 
 def _says_power(source: Source, head: bytes) -> bool:
+    from workbench.load._power.formats.table.columns import has_unit
+    from workbench.load._power.formats.table.layout import tells_power, time_column
+    from workbench.load._power.formats.table.pieces import (
+        PARQUET_MAGIC,
+        decoded,
+        flat_names,
+        header_of,
+        sample_of,
+    )
+
     if head.startswith(PARQUET_MAGIC):
         names, is_stated = _parquet_names(source), False
     elif names := flat_names(decoded(head)):

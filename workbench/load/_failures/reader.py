@@ -18,7 +18,8 @@ from workbench._shared.follow_ons import is_told_as_alone
 from workbench._shared.incidents import at_once, fold
 from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError, WorkbenchError
-from workbench.load._failures.formats.registry import FORMATS, readers_of
+from workbench.load._failures.formats.registry import readers_of
+from workbench.load._files import signatures
 from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
 from workbench.load._files.stored import stored_tables
@@ -267,7 +268,7 @@ def _folded(lines: pd.DataFrame, incidents: pd.DataFrame, window_s: float) -> li
 def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
     if not findings:
         dropped.raise_if_all()
-    names = ", ".join(sorted(log_format.NAME for log_format in FORMATS))
+    names = ", ".join(sorted(form.reader.NAME for form in signatures.FAILURE_FORMATS))
     msg = (
         f"{shown_all(path)}: no readable failure log found; supported: {names}."
         f"{listed([*findings, *dropped.rows])}"

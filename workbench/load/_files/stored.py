@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from workbench._shared.writing import write_whole
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown
-from workbench.load._files.wanted import STORED_SUFFIX
+from workbench.load._files.wanted import STORED_SUFFIX, stored_files
 from workbench.tables import (
     DOCUMENT_LENGTHS,
     FAILURES,
@@ -93,7 +93,7 @@ def write_tables(loaded: Any, folder: Path) -> Path:
 
 def stored_kind(path: Paths) -> str:
     """Return the kind of data whose stored tables a folder holds; '' for all other paths."""
-    files = _stored_files(path)
+    files = stored_files(path)
     return str(_header(files[0])["kind"]) if files else ""
 
 
@@ -120,7 +120,7 @@ def stored_tables(path: Paths, kind: str) -> Any:
     """
     if stored_kind(path) != kind:
         return None
-    folder, tables = _stored_files(path)[0].parent, _tables(kind)
+    folder, tables = stored_files(path)[0].parent, _tables(kind)
     wanted = {f"{name}{STORED_SUFFIX}" for name in tables}
     found = {file.name for file in _entries(folder)}
     if lacking := sorted(wanted - found):
@@ -140,12 +140,6 @@ def stored_tables(path: Paths, kind: str) -> Any:
 def _entries(folder: Path) -> list[Path]:
     """List a folder without hidden files, which a stopped run and the system leave behind."""
     return [path for path in folder.glob("*") if not path.name.startswith(".")]
-
-
-def _stored_files(path: Paths) -> list[Path]:
-    if not isinstance(path, str | Path) or not (folder := Path(path).expanduser()).is_dir():
-        return []
-    return sorted(folder.glob(f"[!.]*{STORED_SUFFIX}"))
 
 
 def _tables(kind: str) -> dict[str, Table]:

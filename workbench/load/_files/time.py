@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal, InvalidOperation
@@ -324,14 +324,6 @@ class LogFormat(Protocol):
 
     def read(self, source: Source, given: Given) -> LogPart:
         """Read a whole file."""
-
-
-class ConsoleFormat(LogFormat, Protocol):
-    """A module that reads what one program wrote into a log, among what others wrote."""
-
-    @property
-    def SIGNATURES(self) -> Sequence[bytes]:  # noqa: N802 - a constant of the module
-        """Bytes of which a file holds one if the program wrote anything that matters."""
 
 
 def log_part(

@@ -121,6 +121,13 @@ def _no_log_and_no_table(base: str, head: bytes) -> str:
     return "" if base.endswith(".parquet") else _no_log(base, head)
 
 
+def stored_files(path: object) -> list[Path]:
+    """List the stored tables in a folder; none for all other paths."""
+    if not isinstance(path, str | Path) or not (folder := Path(path).expanduser()).is_dir():
+        return []
+    return sorted(folder.glob(f"[!.]*{STORED_SUFFIX}"))
+
+
 TRACES = Wanted("trace file", _no_trace)
 FAILURE_LOGS = Wanted("failure log", _no_log)
 INJECTIONS = Wanted("injection result", _no_result)

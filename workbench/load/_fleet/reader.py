@@ -251,7 +251,7 @@ def _read(
         try:
             kind = kind_named(name)
             if name == "traces":
-                kind = replace(kind, door=partial(_traces, most_ranks=most_ranks))
+                kind = replace(kind, function=partial(_traces, most_ranks=most_ranks))
             place = files.place(name, path)
             read[field], notes = read_kind(place, files, kind, options, progress=progress)
         except LoadError as error:

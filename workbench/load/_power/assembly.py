@@ -13,11 +13,8 @@ import pandas as pd
 
 from workbench._shared.metered_twice import read_alike, sides_of_one
 from workbench.load._files.findings import Finding, Findings, quality_frame
-from workbench.load._power.formats import mlperf as mlperf_power
-from workbench.load._power.formats import ptdaemon
-from workbench.load._power.formats.codecarbon import TASKS
 from workbench.load._power.joins import entity_table, final_names
-from workbench.load._power.part import PowerPart
+from workbench.load._power.part import MLPERF, PTDAEMON, TASKS, PowerPart
 from workbench.load._power.plausible import without_stuck, zeros_at_work
 from workbench.load._power.rows import (
     SECOND,
@@ -256,7 +253,7 @@ _RUNS = (
     "folders of a benchmark with files of the same names at other times ({}): several runs, whose "
     "power and energy are not of one job; load one run at a time"
 )
-_BENCHMARKS = (mlperf_power.NAME, ptdaemon.NAME)
+_BENCHMARKS = (MLPERF, PTDAEMON)
 _STUCK_COUNT = 100
 # An idle GPU repeats one value for hours; only above idle is that odd.
 _IDLE_RATIO = 1.2

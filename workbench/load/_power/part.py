@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,6 +18,10 @@ from workbench.load._files.findings import Findings, listed
 
 Reading = Literal["average", "instant"]
 Unit = Literal["W", "kW", "MW", "mW"]
+# Names of formats whose loads are of one benchmark.
+MLPERF, PTDAEMON = "MLPerf power log", "PTDaemon log"
+# What stands behind the name of a run whose tasks are given, before the device.
+TASKS = " tasks/"
 
 
 @dataclass(frozen=True)
@@ -340,3 +345,12 @@ def _without_overlap(windows: pd.DataFrame, findings: Findings) -> pd.DataFrame:
 def _tell(rows: pd.DataFrame, findings: Findings, finding: str, text: str) -> None:
     if len(rows):
         findings.add(finding, text, len(rows), f"line {int(rows['line'].min()):,}")
+
+
+def unit_factor(unit: str) -> float:
+    return {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}[unit]
+
+
+def possible(values: Floats, most: float = math.inf) -> Floats:
+    """Return what can be a limit, clock or load; the rest is missing."""
+    return np.where((values >= 0) & (values <= most), values, np.nan)

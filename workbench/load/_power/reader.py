@@ -9,16 +9,13 @@ from typing import NoReturn, get_args
 
 from workbench._shared.progress import progress as progress_bar
 from workbench.errors import LoadError
-from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace
+from workbench.load._files import signatures
 from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Dropped, Finding, guarded, listed
-from workbench.load._files.stored import stored_tables
 from workbench.load._files.time import Hosts, check_hosts, checked, host_of
-from workbench.load._files.wanted import POWER_LOGS, appearance, is_utf16
+from workbench.load._files.wanted import POWER_LOGS, appearance, is_utf16, stored_files
 from workbench.load._power.assembly import assembled
-from workbench.load._power.formats.registry import FORMATS, power_format_of
-from workbench.load._power.formats.table import reader as power_table
-from workbench.load._power.formats.table.layout import check_columns
+from workbench.load._power.formats.registry import power_format_of
 from workbench.load._power.part import (
     BesidePowerError,
     NoPowerError,
@@ -127,13 +124,12 @@ def power(  # noqa: PLR0913 - the entry point
     """
     options = _checked(PowerOptions(tz, None, scope, unit, reading, period_s, columns))
     check_hosts(node)
-    stored: PowerLog | None = stored_tables(path, "power logs")
-    if stored is not None:
+    if stored_files(path) and (stored := _stored(path)) is not None:
         return stored
     files = survey(path, wanted=POWER_LOGS)
     passed_over = [remark.row for remark in files.remarks]
     dropped = Dropped()
-    own_table = power_table if columns is not None else None
+    own_table: PowerFormat | None = None if columns is None else signatures.POWER_FORMATS[-1].reader
     recognised, unknown = _recognised(files.sources, dropped, own_table)
     passed_over += unknown
     contents: list[PowerPart] = []
@@ -148,6 +144,14 @@ def power(  # noqa: PLR0913 - the entry point
         raise_unknown(path, passed_over, dropped)
     with guarded(shown_all(path)):
         return assembled(contents, [*passed_over, *dropped.rows])
+
+
+def _stored(path: Paths) -> PowerLog | None:
+    # The tables of all kinds are imported there.
+    from workbench.load._files.stored import stored_tables
+
+    stored: PowerLog | None = stored_tables(path, "power logs")
+    return stored
 
 
 def _read(
@@ -191,6 +195,9 @@ def recognise(
         return None
     if reader := own_table or power_format_of(head, source.label):
         return reader
+    # What these ask imports every reader of failure logs.
+    from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace
+
     if looks_like_a_trace(head):
         unknown.append((source.label, "skipped by design", _TRACE, 1, None))
     elif looks_like_a_log(head, source.label):
@@ -215,7 +222,10 @@ def _checked(options: PowerOptions) -> PowerOptions:
     if period is not None and not (is_number and 1e-6 <= float(period) <= 1e6):  # type: ignore[arg-type]
         msg = f"period_s must be a time in seconds such as 1 or 0.1; got {period!r}"
         raise ValueError(msg)
-    check_columns(options)
+    if options.columns is not None:
+        from workbench.load._power.formats.table.layout import check_columns
+
+        check_columns(options)
     return replace(options, tz=checked(options.tz, None, None).tz)
 
 
@@ -224,7 +234,7 @@ def raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) ->
     # All files failed to read: their own error says more than a list of formats.
     if not findings:
         dropped.raise_if_all()
-    names = ", ".join(sorted({format_.NAME for format_ in FORMATS}))
+    names = ", ".join(sorted({form.reader.NAME for form in signatures.POWER_FORMATS}))
     msg = (
         f"{shown_all(path)}: no readable power telemetry found; supported: {names}."
         f"{listed([*findings, *dropped.rows])}"

@@ -27,12 +27,11 @@ from workbench.load._power.formats.table.columns import (
     plain,
     power_name,
     refuse_other_types,
-    unit_factor,
 )
 from workbench.load._power.formats.table.entities import Runs, Things
 from workbench.load._power.formats.table.layout import NO_UNIT
 from workbench.load._power.formats.table.pieces import open_parquet, parquet_batches, parquet_layout
-from workbench.load._power.part import PowerOptions, Unit
+from workbench.load._power.part import PowerOptions, Unit, unit_factor
 from workbench.load._power.rows import most_w
 
 SECOND = 1_000_000_000

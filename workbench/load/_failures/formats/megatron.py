@@ -12,14 +12,12 @@ import pandas as pd
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
+from workbench.load._files.signatures import MEGATRON_LINES
 from workbench.load._files.text import text_lines
 from workbench.load._files.time import SECOND, Given, LogPart, log_part, set_forward, utc_ns
 
 NAME = "Megatron log"
 _TEXT_LENGTH = 200
-SIGNATURES = (
-    b"elapsed time per iteration (", b" arguments ------", b"[before the start of training step]",
-)  # fmt: skip
 _TO_COME = "iterations to come after the last line: the job runs, it ended early or its log was cut"
 _WORDS = ("iteration", "world size", "seq_length")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -75,7 +73,7 @@ class Log:
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
-    return any(mark in head for mark in SIGNATURES)
+    return any(mark in head for mark in MEGATRON_LINES)
 
 
 def read(source: Source, settings: Given) -> LogPart:

@@ -11,6 +11,7 @@ from workbench.load._failures.kernel_messages import is_unknown_error
 from workbench.load._failures.line_prefix import OF_CONTAINER, Prefix, without_prefix
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
+from workbench.load._files.signatures import NCCL_LINES
 from workbench.load._files.text import console_lines
 from workbench.load._files.time import (
     Given,
@@ -24,12 +25,6 @@ from workbench.load._files.time import (
 )
 
 NAME = "NCCL log"
-# What such a log contains somewhere, rarely at its beginning.
-SIGNATURES = (
-    b"ProcessGroupNCCL.cpp", b"NCCL WARN", b"Watchdog caught collective operation timeout",
-    b"watchdog thread terminated with exception", b"watchdog got stuck for",
-)  # fmt: skip
-
 _OWN_RANK = re.compile(r"\[rank(\d{1,9})\]:")
 _GROUP_RANK = re.compile(r"\[(?:PG [^\]]{0,200}?)?Rank (\d{1,9})\]")
 # glog: [E207 19:04:38.123186550 ProcessGroupNCCL.cpp:697]; the number is month * 100 + day,
@@ -89,7 +84,7 @@ _LARGEST_RANK = 1 << 31
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - names say nothing
-    return any(signature in head for signature in SIGNATURES)
+    return any(signature in head for signature in NCCL_LINES)
 
 
 def read(source: Source, settings: Given) -> LogPart:

@@ -6,13 +6,11 @@ import re
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
+from workbench.load._files.signatures import NCCL_RAS_LINES
 from workbench.load._files.text import console_lines
 from workbench.load._files.time import Given, LogPart, log_part, one_line
 
 NAME = "NCCL RAS report"
-# Of its own, not of the log of a job.
-SIGNATURES = (b"Communicators... (",)
-
 _SECTION = re.compile(r"^\s*(Errors|Warnings|Job summary|Communicators\.\.\.)")
 _PROBLEM = re.compile(r"^\s*(?:#\d+-\d+ \([0-9a-f]+\) )?(?P<what>[A-Z]{4,20})\s*$")
 _PROCESS = re.compile(r"Process \d+ on node (?P<node>\S{1,255})")
@@ -29,7 +27,7 @@ _MEANINGS = {
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    return SIGNATURES[0] in head and (b"Job summary" in head or b"Errors" in head)
+    return NCCL_RAS_LINES[0] in head and (b"Job summary" in head or b"Errors" in head)
 
 
 def read(source: Source, settings: Given) -> LogPart:

@@ -17,9 +17,6 @@ from workbench.load._files.text import console_lines
 from workbench.load._files.time import Given, LogPart, iso_ns, log_part, one_line
 
 NAME = "NVRx"
-# What a log with events contains somewhere, perhaps not at its beginning.
-SIGNATURES = (b" Event: failure_detected Node: ", b" Event: rendezvous_started Node: ")
-
 _EVENT = re.compile(
     r"- Cycle: (\d{1,9}|Unknown) Event: (\w{1,60}) Node: (\S{1,255}) Rank: (\S{1,12}) "
     r"Time: (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) UTC"

@@ -5,36 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from workbench.load._failures.formats import (
-    fabric_manager,
-    goodput_events,
-    kernel_log,
-    kubernetes_events,
-    megatron,
-    ml_goodput,
-    nccl_log,
-    nccl_ras,
-    nvrx,
-    prometheus_xid,
-    slurm,
-    slurm_output,
-    torchelastic,
-    torchft,
-)
+from workbench.load._files import signatures
 from workbench.load._files.archive import Source
+from workbench.load._files.signatures import KERNEL_LOG, Signature, fitting
 from workbench.load._files.stream import BLOCK_BYTES
-from workbench.load._files.time import ConsoleFormat, LogFormat
+from workbench.load._files.time import LogFormat
 
-# Files that hold one thing, in the order they are asked; then lines that many programs may
-# have written into one console log.
-_FILES: tuple[LogFormat, ...] = (
-    fabric_manager, slurm, ml_goodput, goodput_events, kubernetes_events, prometheus_xid,
-    torchft,
-)  # fmt: skip
-_CONSOLE: tuple[ConsoleFormat, ...] = (
-    megatron, torchelastic, nvrx, nccl_log, nccl_ras, slurm_output,
-)  # fmt: skip
-FORMATS: tuple[LogFormat, ...] = (*_FILES, *_CONSOLE, kernel_log)
 _KERNEL_HEAD = re.compile(
     rb"kern|NVRM|amdgpu|Linux version|^\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} ", re.MULTILINE
 )
@@ -57,7 +33,7 @@ def looks_like_a_trace(head: bytes) -> bool:
 
 def looks_like_a_log(head: bytes, label: str) -> bool:
     is_other = _TRACE_HEAD.search(head) or _JOURNAL_HEAD.search(head)
-    return not is_other and any(f.looks_like(head, label) for f in FORMATS)
+    return not is_other and fitting(signatures.FAILURE_FORMATS, head, label) is not None
 
 
 def readers_of(source: Source, head: bytes) -> tuple[list[LogFormat], bool]:
@@ -69,28 +45,27 @@ def readers_of(source: Source, head: bytes) -> tuple[list[LogFormat], bool]:
     """
     if _TRACE_HEAD.search(head) or _JOURNAL_HEAD.search(head):
         return [], False
-    for reader in _FILES:
-        if reader.looks_like(head, source.label):
-            return [reader], False
-    is_system_log = kernel_log.looks_like(head, source.label)
-    chosen: list[LogFormat] = [f for f in _CONSOLE if f.looks_like(head, source.label)]
+    if form := fitting(signatures.FAILURE_FILES, head, source.label):
+        return [form.reader], False
+    is_system_log = KERNEL_LOG.fits(head, source.label)
+    chosen = [form for form in signatures.CONSOLE_LOGS if form.fits(head, source.label)]
     if not (is_system_log and _KERNEL_HEAD.search(head)) and b"\0" not in head:
-        missing: dict[LogFormat, Sequence[bytes]] = {
-            reader: reader.SIGNATURES for reader in _CONSOLE if reader not in chosen
+        missing: dict[Signature, Sequence[bytes]] = {
+            form: form.anywhere for form in signatures.CONSOLE_LOGS if form not in chosen
         }
         if not is_system_log:
-            missing[kernel_log] = _KERNEL_MARKS
+            missing[KERNEL_LOG] = _KERNEL_MARKS
         chosen += _mentioned(source, missing)
-    readers: list[LogFormat] = [reader for reader in _CONSOLE if reader in chosen]
-    is_late = kernel_log in chosen and not readers
-    readers += [kernel_log] if is_system_log or is_late else []
-    return readers, kernel_log in chosen and not is_late
+    readers: list[LogFormat] = [form.reader for form in signatures.CONSOLE_LOGS if form in chosen]
+    is_late = KERNEL_LOG in chosen and not readers
+    readers += [KERNEL_LOG.reader] if is_system_log or is_late else []
+    return readers, KERNEL_LOG in chosen and not is_late
 
 
-def _mentioned(source: Source, marks_of: Mapping[LogFormat, Sequence[bytes]]) -> list[LogFormat]:
+def _mentioned(source: Source, marks_of: Mapping[Signature, Sequence[bytes]]) -> list[Signature]:
     wanted = dict(marks_of)
     overlap = max((len(mark) for marks in wanted.values() for mark in marks), default=1) - 1
-    readers: list[LogFormat] = []
+    mentioned: list[Signature] = []
     before = b""
     with source.open() as stream:
         while wanted and (block := stream.read(BLOCK_BYTES)):
@@ -98,6 +73,6 @@ def _mentioned(source: Source, marks_of: Mapping[LogFormat, Sequence[bytes]]) ->
             hits = [form for form, marks in wanted.items() if any(mark in text for mark in marks)]
             for form in hits:
                 del wanted[form]
-            readers += hits
+            mentioned += hits
             before = text[-overlap:]
-    return readers
+    return mentioned

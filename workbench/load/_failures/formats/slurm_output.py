@@ -7,17 +7,12 @@ import re
 from workbench.load._failures.formats.slurm import FAILURE_STATES
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings, Row
+from workbench.load._files.signatures import SLURM_LINES
 from workbench.load._files.text import console_lines
 from workbench.load._files.time import Given, LogPart, iso_ns, log_part, one_line, zone_for
 
 NAME = "Slurm job output"
-# What such an output contains somewhere, often at its end.
-SIGNATURES = (
-    b" CANCELLED AT ", b"oom-kill event", b"oom_kill event", b"srun: error: ",
-    b"slurmstepd: error: ", b" memory limit",
-)  # fmt: skip
-
-_MARKS = tuple(mark.decode() for mark in SIGNATURES)
+_MARKS = tuple(mark.decode() for mark in SLURM_LINES)
 
 # slurmstepd, slurmd and srun write the same words; ON names the first host of the step.
 _CANCELLED = re.compile(

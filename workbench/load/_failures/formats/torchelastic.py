@@ -14,6 +14,7 @@ from workbench.load._failures.formats.nccl_log import (
 )
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
+from workbench.load._files.signatures import TORCHELASTIC_LINES
 from workbench.load._files.tables import json_documents
 from workbench.load._files.text import console_lines
 from workbench.load._files.time import (
@@ -27,9 +28,6 @@ from workbench.load._files.time import (
 )
 
 NAME = "torchelastic"
-# What a console log that holds the block contains somewhere, rarely at its beginning.
-SIGNATURES = (b"Root Cause (first observed failure)", b"ChildFailedError")
-
 _ERROR_FILE = re.compile(rb'\s*\{\s*"message"\s*:\s*\{\s*"message"\s*:')
 _PLAIN_ERROR = re.compile(rb'\s*\{\s*"message"\s*:\s*"')
 _ERROR_FILE_NAME = re.compile(r"(error|reply)[\w.-]*\.json(\.(gz|bz2|xz|zstd?|lz4))?$")
@@ -60,7 +58,7 @@ _RANK_IN_PATH = re.compile(r"(?:^|[/!])attempt_\d{1,6}/(\d{1,6})/[^/]+$")
 
 
 def looks_like(head: bytes, label: str) -> bool:
-    if _ERROR_FILE.match(head) or any(signature in head for signature in SIGNATURES):
+    if _ERROR_FILE.match(head) or any(signature in head for signature in TORCHELASTIC_LINES):
         return True
     # {"message": "..."} alone could be anything, so the name has to say it too.
     return bool(_PLAIN_ERROR.match(head) and _ERROR_FILE_NAME.search(label))
@@ -80,7 +78,7 @@ def read(source: Source, settings: Given) -> LogPart:
     findings = Findings(source.label)
     head = source.head()
     rows: list[dict[str, Any]] = []
-    if head.lstrip()[:1] == b"{" and not any(signature in head for signature in SIGNATURES):
+    if head.lstrip()[:1] == b"{" and not any(signature in head for signature in TORCHELASTIC_LINES):
         rows = _error_file(source, settings, findings)
     if not rows:
         # A console log may begin with JSON, too: many print their configuration first.

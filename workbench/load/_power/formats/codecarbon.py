@@ -23,6 +23,7 @@ from workbench.load._files.findings import Findings, Row
 from workbench.load._files.tables import csv_table, header_of
 from workbench.load._files.time import utc_ns
 from workbench.load._power.part import (
+    TASKS,
     NoPowerError,
     PowerOptions,
     PowerPart,
@@ -40,8 +41,6 @@ _DEVICES = {
     "ram": ("memory", "estimate", ""),
 }
 _J_PER_KWH = 3.6e6
-# What stands behind the name of a run whose tasks are given, before the device.
-TASKS = " tasks/"
 # *_power is the last sample of a run (issue 985); this far from the mean it is reported.
 _LAST_SAMPLE_RATIO = 1.2
 # Devices whose energies are of one duration agree on it within this share.

@@ -29,10 +29,16 @@ from workbench.load._files.findings import Findings, Row
 from workbench.load._files.json_events import MARK, Entry, entry_of, number_of
 from workbench.load._files.stream import BLOCK_BYTES, Stream, plain_name
 from workbench.load._files.text import repaired, tell_of_damage, tell_of_no_end
-from workbench.load._power.part import BesidePowerError, NoPowerError, PowerOptions, PowerPart
+from workbench.load._power.part import (
+    MLPERF,
+    BesidePowerError,
+    NoPowerError,
+    PowerOptions,
+    PowerPart,
+)
 from workbench.tables import SAYS_SYNTHETIC
 
-NAME = "MLPerf power log"
+NAME = MLPERF
 _MILLISECOND = 1_000_000
 _HEAD = re.compile(rb":::(?:MLLOG|SYSJSON|DLPAL)|^Total Power Usage: ", re.MULTILINE)
 _TOTAL = re.compile(r"Total Power Usage: \S+ \S+")

@@ -21,9 +21,17 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import text_lines
 from workbench.load._files.time import utc_ns
-from workbench.load._power.part import PowerOptions, PowerPart, number_of, part_of, said, timed
+from workbench.load._power.part import (
+    PTDAEMON,
+    PowerOptions,
+    PowerPart,
+    number_of,
+    part_of,
+    said,
+    timed,
+)
 
-NAME = "PTDaemon log"
+NAME = PTDAEMON
 _LINE = re.compile(
     r"Time,(\d\d)-(\d\d)-(\d{4}) (\d\d:\d\d:\d\d(?:\.\d{1,9})?),Watts,([^,]*)(,.*)?", re.ASCII
 )

@@ -16,7 +16,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import whole_lines
-from workbench.load._power.part import NO_TIME, Floats, Integers
+from workbench.load._power.part import NO_TIME, Floats, Integers, possible
 from workbench.load._power.stamps import Stamps, stamp_line
 
 # Roles of columns, as a header names them; None for a line that is not a header.
@@ -168,8 +168,3 @@ class Numbers:
 
     def tell(self, cell: object, line: int, count: int = 1) -> None:
         self.findings.add("dropped", _NO_NUMBER, count, f"line {line:,}: {str(cell)[:40]!r}")
-
-
-def possible(values: Floats, most: float = math.inf) -> Floats:
-    """Return what can be a limit, clock or load; the rest is missing."""
-    return np.where((values >= 0) & (values <= most), values, np.nan)

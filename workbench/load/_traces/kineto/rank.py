@@ -33,7 +33,7 @@ from workbench.load._traces.kineto.blocks import (
 )
 from workbench.load._traces.kineto.files import Files, Timed
 from workbench.load._traces.kineto.gpus import Gpu, Rows, by_gpu
-from workbench.load._traces.parquet import all_missing
+from workbench.load._traces.selection import all_missing
 from workbench.tables import EVENTS, SAYS_OBFUSCATED, SAYS_SYNTHETIC
 
 IntArray = npt.NDArray[np.int64]

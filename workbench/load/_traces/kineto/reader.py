@@ -13,7 +13,6 @@ import pandas as pd
 
 from workbench.load._files.archive import Source
 from workbench.load._files.stream import Stream
-from workbench.load._traces.kineto._engine_python import PythonEngine
 from workbench.load._traces.kineto._stream import (
     Engine,
     RawTrace,
@@ -112,21 +111,30 @@ class Parser:
 
 def is_compiled(name: EngineName) -> bool:
     """Return whether the compiled scanner is used when ``name`` is requested."""
-    return _engine(name) is not PythonEngine
+    return _compiled(name) is not None
 
 
 def _engine(name: EngineName) -> Callable[..., Engine]:
+    if compiled := _compiled(name):
+        return compiled
+    from workbench.load._traces.kineto._engine_python import PythonEngine
+
+    return PythonEngine
+
+
+def _compiled(name: EngineName) -> Callable[..., Engine] | None:
+    """Return the engine with the compiled scanner; None where Python reads."""
     if name not in get_args(EngineName):
         msg = f"engine must be one of {get_args(EngineName)}, not {name!r}"
         raise ValueError(msg)
     if name == "python":
-        return PythonEngine
+        return None
     try:
         from workbench.load._traces.kineto._engine_compiled import CompiledEngine
     except ImportError:
         # Installed without a compiler, for another kind of machine, or from another source.
         if name == "auto":
-            return PythonEngine
+            return None
         msg = (
             "engine='compiled' is not built here, or from another source; install again where "
             "there are a C compiler and Python's headers (Debian: apt install gcc python3-dev), or "

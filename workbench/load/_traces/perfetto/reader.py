@@ -22,7 +22,7 @@ from workbench.load._traces.kineto.blocks import INTEGER, MISSING, Texts
 from workbench.load._traces.kineto.rank import COLUMNS, RankTables
 from workbench.load._traces.nsight.reader import part_label
 from workbench.load._traces.perfetto.clocks import Clocks
-from workbench.load._traces.perfetto.packets import packets
+from workbench.load._traces.perfetto.packets import looks_like, packets
 from workbench.load._traces.rocm.records import (
     Records,
     category_of,
@@ -32,6 +32,7 @@ from workbench.load._traces.rocm.records import (
     name_collectives,
 )
 
+__all__ = ["looks_like", "perfetto"]  # as the register of signatures asks
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _CLEARED = 1
 _LOST = "(name lost)"

@@ -29,8 +29,7 @@ from workbench.load._power.formats.nvidia.rows import (
     is_missing,
     utc_ns,
 )
-from workbench.load._power.formats.repeated_tables import possible
-from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart, said
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart, possible, said
 from workbench.load._power.rows import SECOND
 
 # Ampere and newer give the mean of the last second as power.draw. GA100 is dropped: the

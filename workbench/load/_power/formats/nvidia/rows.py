@@ -19,8 +19,7 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.stream import Stream
 from workbench.load._files.text import repaired
 from workbench.load._files.time import in_written_order
-from workbench.load._power.formats.table.columns import unit_factor
-from workbench.load._power.part import PowerOptions
+from workbench.load._power.part import PowerOptions, unit_factor
 from workbench.load._power.rows import SECOND
 
 # Stamps of ``nvidia-smi``, which name no zone: read, and placed by the order of the lines.

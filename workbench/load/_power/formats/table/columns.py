@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
+from workbench.load._power.part import unit_factor
 
 ENTITIES = ("entity", "sensor", "meter", "circuit", "series")
 NODES: tuple[str, ...] = (
@@ -345,10 +346,6 @@ def power_name(name: str) -> PowerName | None:
 
 def names_a_limit(words: Iterable[str]) -> bool:
     return any(map(_SHORT_LIMIT.fullmatch, words))
-
-
-def unit_factor(unit: str) -> float:
-    return {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}[unit]
 
 
 def words_of(name: str) -> list[str]:

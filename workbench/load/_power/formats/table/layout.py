@@ -28,11 +28,10 @@ from workbench.load._power.formats.table.columns import (
     power_name,
     scope_of,
     shown,
-    unit_factor,
     wide_name,
     words_of,
 )
-from workbench.load._power.part import NoPowerError, PowerOptions, number_of
+from workbench.load._power.part import NoPowerError, PowerOptions, number_of, unit_factor
 from workbench.load._power.quantities import is_other_quantity
 
 _TIMES: tuple[str, ...] = (
