@@ -12,26 +12,31 @@ PARALLEL = --numprocesses=auto --dist=loadfile
 # Where it is not kept, each of the thousand processes of the tests compiles the package anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help lab test unit quick check claims fuzz report docs publish bench lock
+.PHONY: help lab test test-all quick check claims fuzz report docs publish bench lock
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
 
 lab: .venv/ready  ## set up and open JupyterLab on the notebooks
 	$(BIN)/workbench lab
 
-test: .venv/ready-to-test .venv/browser  ## set up and run every check, test, claim and notebook
+# What `make test` runs, and what `make test-all` adds.
+EVERYDAY = (not slow and not browser) or essential
+REST = (slow or browser) and not essential
+EXAMPLES ?= usual
+
+test: .venv/ready-to-test .venv/browser  ## set up; run checks, tests, each notebook: minutes (EXAMPLES=thorough)
 	$(FETCH)
-	$(MAKE) --jobs=2 check all-tests
+	$(MAKE) --jobs=2 check everyday-tests
+
+test-all: test rest-of-tests  ## what CI runs: also slow and browser tests, all damages, every claim
 
 # Beside the checks: one process of mypy would leave the other cores idle for a minute.
-.PHONY: all-tests
-all-tests: .venv/ready-to-test
-	$(BIN)/pytest $(PARALLEL) --no-loadscope-reorder
+.PHONY: everyday-tests rest-of-tests
+everyday-tests: .venv/ready-to-test
+	$(BIN)/pytest $(PARALLEL) --no-loadscope-reorder -m '$(EVERYDAY)' --hypothesis-profile=$(EXAMPLES)
 
-EXAMPLES ?= usual
-unit: .venv/ready-to-test  ## run the tests without browser, notebook or claim (EXAMPLES=thorough)
-	$(FETCH)
-	$(BIN)/pytest $(PARALLEL) -m 'not slow and not browser' --hypothesis-profile=$(EXAMPLES)
+rest-of-tests: .venv/ready-to-test .venv/browser
+	$(BIN)/pytest $(PARALLEL) --no-loadscope-reorder -m '$(REST)'
 
 quick: .venv/ready-to-test  ## format, lint and a first look at every part: under 90 seconds
 	$(BIN)/ruff format --check .

@@ -6,7 +6,7 @@ from nbconvert.exporters import HTMLExporter, get_exporter
 
 from workbench.share.bundle import PLOTLY_MIME
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.essential]
 
 
 def shown(path):

@@ -20,7 +20,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from tests.browser.controls import KERNEL
 from tests.browser.test_jupyterlab import CHANGE_S, START_S, end_kernels, serving, wait_until
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.essential]
 
 # Drawing each of 100 levels would take 10 s.
 DRAW = """import time
