@@ -119,14 +119,22 @@ def injection_sample_sizes(
     return explorer.inert(**dict.fromkeys(of_samples, lambda values: values["view"] == _DESIGNS))
 
 
+def _drawn(
+    truth: ExhaustiveInjections, component: str, seed: int, level: float
+) -> pd.DataFrame:
+    return analyze.interval_funnel(
+        truth, component=component, site_counts=_SITES, seed=seed, confidence_level=level
+    )
+
+
 class _Samples:
     """What sites told so far: those injected now, drawn from a truth, or of a campaign."""
 
     def __init__(self, truth: ExhaustiveInjections | None, campaign: Injections | None) -> None:
         self.truth, self.campaign = truth, campaign
-        hit = () if campaign is None else campaign.faults["component"].unique()
+        hit = [] if campaign is None else list(campaign.faults["component"].unique())
         self.component = str(hit[0]) if len(hit) == 1 else None
-        self.drawn, self.whole = cache(self._drawn), cache(partial(self.followed, found=()))
+        self.drawn, self.whole = cache(_drawn), cache(partial(self.followed, found=()))
 
     @property
     def own(self) -> Injections:
@@ -144,16 +152,12 @@ class _Samples:
             component = self.component
         drawn = None
         if self.truth is not None and component is not None:
-            drawn = self.drawn(component, int(seed), level)
+            drawn = self.drawn(self.truth, component, int(seed), level)
         exact = None if drawn is None else float(drawn["truth"].iloc[0])
         if found:
             return self.followed(level, found), exact
         return self.whole(level) if drawn is None else drawn, exact
 
-    def _drawn(self, component: str, seed: int, level: float) -> pd.DataFrame:
-        return analyze.interval_funnel(
-            self.truth, component=component, site_counts=_SITES, seed=seed, confidence_level=level
-        )
 
     def followed(self, level: float, found: Found) -> pd.DataFrame:
         shown = self.own
