@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from claims._closed_form import in_words
+from claims._iteration_model import Residual, iteration_model
 from claims._tables import ITERATION_ERRORS
 from workbench._shared.numbers import whole_number
-from workbench.analyze._perfmodel.layouts.closed_form import in_words
-from workbench.analyze._perfmodel.layouts.iteration_model import Residual, iteration_model
 from workbench.analyze._perfmodel.layouts.model_shape import GpuType
 from workbench.errors import PerformanceModelError
 from workbench.tables import ITERATIONS, PREDICTED_ITERATIONS

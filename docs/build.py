@@ -5,7 +5,7 @@ them; without it the page of claims lists them with their sources. ``--version``
 ``--repository`` are for a site beside those of other versions (``docs/versions.py``).
 
 The pages are those of ``docs/``. Added to them are the pages made here: the reference of all
-public functions, a gallery that runs the examples of ``plot``, tables, published notebooks and
+public functions, a gallery that runs the examples of figures, tables, published notebooks and
 claims. Sphinx treats warnings as errors, and every internal link of the result is followed.
 """
 
@@ -24,6 +24,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
@@ -206,8 +207,8 @@ def write_reference() -> None:
     entries = "\n".join(f"   {domain}" for domain in functions)
     (folder / "index.rst").write_text(
         f"{_headed('Reference by domain', '=')}\nEvery public function with its parameters, the "
-        "tables it takes and returns, and its example. The columns and units of all tables are "
-        f"under :doc:`tables`.\n\n.. toctree::\n\n{entries}\n   tables\n",
+        "tables it takes and returns; examples of figures are in the gallery. The columns and "
+        f"units of all tables are under :doc:`tables`.\n\n.. toctree::\n\n{entries}\n   tables\n",
         encoding="utf-8",
     )
 
@@ -281,7 +282,7 @@ def write_gallery() -> list[str]:
             # A second name of a function has no figure of its own.
             if not inspect.isfunction(function) or function.__name__ != name:
                 continue
-            if shown := example(function):
+            if shown := example(name):
                 claim, section = _shown(name, *shown)
                 lines += section
                 address = f"{domain}.md#{name.replace('_', '-')}"
@@ -310,21 +311,29 @@ def _thumbnail(name: str, figure: object) -> str:
     return f'<img class="wb-thumbnail" alt="" loading="lazy" src="{address}">'
 
 
-def example(function: object) -> tuple[str, object, object] | None:
-    """Run the example of a function; return its code, its figure and the table drawn, if any."""
+@cache
+def examples(verb: str) -> dict[str, str]:
+    """Read the example of each function of ``plot`` or ``explore``, by name."""
+    text = (DOCS / "examples" / f"{verb}.txt").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^(\w+)\n-+\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def example(name: str) -> tuple[str, object, object] | None:
+    """Run the example of a figure; return its code, its figure and the table drawn, if any."""
     import doctest
 
     import plotly.graph_objects as go
 
-    examples = doctest.DocTestParser().get_examples(inspect.getdoc(function) or "")
-    names = dict(vars(sys.modules[str(function.__module__)]))
+    steps = doctest.DocTestParser().get_examples(examples("plot").get(name, ""))
+    names: dict[str, object] = {}
     # Expressions show what they give, as at a prompt; nobody reads that here.
     with contextlib.redirect_stdout(io.StringIO()):
-        for step in examples:
-            exec(compile(step.source, f"<example of {function}>", "single"), names)
+        for step in steps:
+            exec(compile(step.source, f"<example of {name}>", "single"), names)
     if not isinstance(figure := names.get("figure"), go.Figure):
         return None
-    code = "".join(step.source for step in examples if "figure.layout" not in step.source)
+    code = "".join(step.source for step in steps if "figure.layout" not in step.source)
     return code, figure, names.get("table")
 
 
@@ -333,17 +342,10 @@ def _shown(name: str, code: str, figure: object, table: object) -> tuple[str, li
     claim = html.unescape(str(figure.layout.meta["claim"]))  # type: ignore[attr-defined]
     # A closing tag inside a text would end the script that holds the figure.
     data = figure.to_json().replace("</", "<\\/")  # type: ignore[attr-defined]
-    called = re.sub(rf"(?<![\w.]){name}\(", f"plot.{name}(", code)
     lines = [f"## {name}", "", "```{raw} html"]
     lines += [f'<div class="wb-figure" role="figure" aria-label="{html.escape(claim)}">']
     lines += [f'<script type="application/json">{data}</script></div>', "```", ""]
-    # One import for the example and for the function that it is the example of.
-    imported = re.sub(
-        r"^(from workbench import .+)", r"\1, plot", called, count=1, flags=re.MULTILINE
-    )
-    if imported == called:
-        imported = f"from workbench import plot\n{called}"
-    lines += ["```python", imported.rstrip(), "```", ""]
+    lines += ["```python", code.rstrip(), "```", ""]
     if isinstance(table, pd.DataFrame):
         rows = table.head(5).to_html(index=False, border=0, classes="table", max_cols=12)
         count = f"{len(table)} rows; the first {min(len(table), 5)}"
@@ -353,7 +355,7 @@ def _shown(name: str, code: str, figure: object, table: object) -> tuple[str, li
 
 
 _GALLERY = (
-    "Every figure here was drawn when this site was built, by the example in the docstring of its "
+    "Every figure here was drawn when this site was built, by the example of its "
     "function, from simulated or bundled data. The titles say what these data show."
 )
 _SCRIPTS = "\n".join(

@@ -1,4 +1,8 @@
-"""Widgets around one analysis and one figure each; the only code that knows ipywidgets."""
+"""Widgets around one analysis and one figure each; the only code that knows ipywidgets.
+
+Every explorer takes ``source``, the origin of the data, which is printed under its figure, and
+``synthetic``, whether the data were generated, which the figure says.
+"""
 
 import lazy_loader
 

@@ -90,6 +90,9 @@ def goodput(
 
     Starts at the inputs of a log, else at the published case: a failure every 18 min, 12 replicas.
 
+    Controls above :func:`workbench.plot.goodput`, of the synchronous job and of the one
+    with replicas.
+
     Parameters
     ----------
     job
@@ -101,18 +104,6 @@ def goodput(
         used instead of ``job``. Labels say which inputs were measured and which are assumed.
     source, synthetic
         Where ``start`` comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.goodput`, of the synchronous job and of the one
-        with replicas.
-
-    Examples
-    --------
-    >>> explorer = goodput()
-    >>> print(explorer.title())
-    Goodput: 44 % (full restart), 80 % (12 replicas fail alone)
     """
     stalls = np.arange(0, 10.5, 0.5)
     counted = widgets.Dropdown(options=_CONVENTIONS, description="failures counted as")
@@ -148,6 +139,8 @@ def goodput_at_scale(
 ) -> Explorer:
     """Move the size of the job, from a thousand to 200,000 GPUs; read off both ways to train.
 
+    Controls above :func:`workbench.plot.goodput_at_scale`.
+
     Parameters
     ----------
     job
@@ -162,21 +155,10 @@ def goodput_at_scale(
     source, synthetic
         Where ``start`` comes from, and whether it was generated; the figure says both.
 
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.goodput_at_scale`.
-
     Raises
     ------
     WorkbenchError
         If ``start`` does not state the number of GPUs.
-
-    Examples
-    --------
-    >>> explorer = goodput_at_scale()
-    >>> print(explorer.title())
-    At 98,304 GPUs 57 % of the time is productive if all restart, 82 % if replicas fail alone
     """
     label: dict[str, Any] = {"synthetic": False}
     sizes, grows = list(_SIZES), 0.84
@@ -266,6 +248,9 @@ def goodput_windows(
 ) -> Explorer:
     """Replay a log beside failures that come at random equally often.
 
+    Controls above :func:`workbench.plot.goodput_windows` and :func:`workbench.plot.goodput`.
+    The twin has as many failures on average, at random times and on random nodes.
+
     Parameters
     ----------
     failure_times
@@ -278,24 +263,6 @@ def goodput_windows(
         Table :data:`workbench.tables.GOODPUT_INPUTS`: the recovery starts as measured.
     source, synthetic
         Where the log comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.goodput_windows` and :func:`workbench.plot.goodput`.
-        The twin has as many failures on average, at random times and on random nodes.
-
-    Examples
-    --------
-    >>> from workbench import simulate
-    >>> times = simulate.failure_times(
-    ...     simulate.FailureProcess(), horizon_min=10_080, seed=1, runs=5
-    ... )
-    >>> explorer = goodput_windows(
-    ...     times, horizon_min=10_080, replicas=12, source="7 simulated days", synthetic=True
-    ... )
-    >>> print(explorer.title())
-    24-hour windows of the log scatter from 79 % to 84 % (5 to 95 %)
     """
     within = failure_times["time_min"].between(0, horizon_min, inclusive="left")
     count = int((within & ~failure_times["is_follow_on"]).sum())

@@ -39,25 +39,14 @@ def timeline(trace: Trace, *, source: str = "", synthetic: bool = False) -> Time
     and the arrows go from one to the next; *save* writes the events in view as a Chrome trace, one
     file per rank, which Perfetto (ui.perfetto.dev) opens.
 
+    Controls above :func:`workbench.plot.timeline`.
+
     Parameters
     ----------
     trace
         What :func:`workbench.load.traces` returns.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.timeline`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> explorer = timeline(load.traces(path), source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    1 rank: the longest GPU work, ncclDevKernel_AllGather_RING_LL, takes 43.1 ms
     """
     return TimelineExplorer(trace, Frame(source, synthetic))
 
@@ -290,6 +279,10 @@ def fleet_timeline(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
 
     Starts at the whole time with every meter.
 
+    Controls above :func:`workbench.plot.fleet_timeline`: the moment (first fatal failures and
+    restarts, in order of time), the window around it, and the host whose meters and failures
+    are shown. Of very many, the first are offered, hosts with failures before others.
+
     Parameters
     ----------
     table
@@ -297,28 +290,10 @@ def fleet_timeline(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
 
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.fleet_timeline`: the moment (first fatal failures and
-        restarts, in order of time), the window around it, and the host whose meters and failures
-        are shown. Of very many, the first are offered, hosts with failures before others.
-
     Raises
     ------
     TableError
         If ``table`` is not that table.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
-    >>> table = analyze.fleet_timeline(power, steps=job.steps, spans=job.spans)
-    >>> explorer = fleet_timeline(table, source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    122 s from 08:00:00 UTC, 4.16 kW to 8.69 kW, 128 steps
     """
     FLEET_TIMELINE.check(table)
 

@@ -29,22 +29,13 @@ def collective_scaling(levels: pd.DataFrame | None = None) -> Explorer:
 
     Starts with an all-reduce of 64 MB on 8 to 200,000 ranks.
 
+    Controls above :func:`workbench.plot.collective_scaling`.
+
     Parameters
     ----------
     levels
         Table :data:`workbench.tables.NETWORK_LEVELS`; by default that of
         :func:`workbench.analyze.network_levels`.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.collective_scaling`.
-
-    Examples
-    --------
-    >>> explorer = collective_scaling()
-    >>> print(explorer.title())
-    all-reduce of 64 MB, 200,000 ranks: 1.24 ms by recursive doubling, 51 % of it latency
     """
     network = analyze.network_levels() if levels is None else levels
     outer = network.index != network.index[0]
@@ -90,6 +81,9 @@ def place_bandwidth(
 
     Starts with the bandwidth between nodes over all operations of 1 MB and more.
 
+    Controls above :func:`workbench.plot.place_bandwidth` and
+    :func:`workbench.plot.slow_links`.
+
     Parameters
     ----------
     collectives
@@ -98,21 +92,6 @@ def place_bandwidth(
         As for :func:`workbench.analyze.collective_bandwidth`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.place_bandwidth` and
-        :func:`workbench.plot.slow_links`.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> trace = load.traces(datasets.path("fleet-demo") / "traces")
-    >>> collectives = analyze.collectives(trace.events, process_groups=trace.process_groups)
-    >>> explorer = place_bandwidth(collectives, gpus_per_node=4, synthetic=True)
-    >>> print(explorer.title())
-    No node is slow with all others: pairs of nodes reach at least 100 % of the best pair
     """
     by_place = {
         name: partial(function, places=places, gpus_per_node=gpus_per_node)
@@ -144,21 +123,12 @@ def place_bandwidth(
 def startup_goodput(job: FaultTolerance | None = None) -> Explorer:
     """Move failure rate, rest of the recovery and replicas; see what start-ups cost by size.
 
+    Controls above :func:`workbench.plot.startup_goodput`.
+
     Parameters
     ----------
     job
         How the job answers a failure, without the start-up; by default it restarts whole in 5 min.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.startup_goodput`.
-
-    Examples
-    --------
-    >>> explorer = startup_goodput()
-    >>> print(explorer.title())
-    In doubt: Starting NCCL on 200,000 GPUs (12.1 min) costs 42 % of the GPU time, NCCLX 3.9 %
     """
     base = FaultTolerance(recovery_min=5.0, stall_min=0.0, replicas=1) if job is None else job
     startup = cache(lambda: analyze.startup_time(_RANKS[5:]))
@@ -193,26 +163,14 @@ def compression_speedup(
     Bounds are relative to the scale of each table. Starts at 32 destinations, one core of a CPU
     and a link of 100 Gbit/s, where it does not pay.
 
+    Controls above :func:`workbench.plot.compression_speedup`.
+
     Parameters
     ----------
     outputs
         From :func:`workbench.load.embedding_outputs`.
     source, synthetic
         Where the outputs come from, printed under the figure; whether they were generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.compression_speedup`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> outputs = load.embedding_outputs(datasets.path("compressed-exchange") / "outputs.npz")
-    >>> explorer = compression_speedup(outputs, source="compressed-exchange")
-    >>> print(explorer.title())
-    At 12.5 GB/s a ratio of 6.44 does not pay: a step takes 10.5 times as long (60 % is exchange);
-    compression pays up to 0.634 GB/s
     """
     origin = source or Source("closed form on embedding outputs", "model")
 
@@ -264,6 +222,9 @@ def local_training_rate(
 
     Starts at the regions and the job as they are.
 
+    Controls above :func:`workbench.plot.local_training_rate` and
+    :func:`workbench.plot.local_training_sweep`.
+
     Parameters
     ----------
     regions
@@ -273,21 +234,6 @@ def local_training_rate(
         examples of HALoS.
     source, synthetic
         Where the regions come from, printed under the figure; whether they were generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.local_training_rate` and
-        :func:`workbench.plot.local_training_sweep`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
-    >>> explorer = local_training_rate(regions, source="links of the paper")
-    >>> print(explorer.title())
-    HALoS is fastest, 40.3 min; 1.69 times as long with Async-Local-SGD and 5.21 times as long
-    with DiLoCo dynamic
     """
     base = job or LocalTrainingJob()
     origin = source or Source("closed form", "model")

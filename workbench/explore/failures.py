@@ -32,6 +32,8 @@ def checkpoint_curve(
 ) -> Explorer:
     """Move failure interval, recovery and writing time; find the best checkpoint interval.
 
+    Controls above :func:`workbench.plot.checkpoint_curve`.
+
     Parameters
     ----------
     failure_interval_min
@@ -45,17 +47,6 @@ def checkpoint_curve(
         used instead. Labels say which inputs were measured and which are assumed.
     source, synthetic
         Where ``start`` comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.checkpoint_curve`.
-
-    Examples
-    --------
-    >>> explorer = checkpoint_curve()
-    >>> print(explorer.title())
-    Save every 18.3 min: 87 % of the time is productive
     """
     measured = Measured.of(start, source, synthetic=synthetic)
     model = "closed form (Daly)"
@@ -109,6 +100,10 @@ def flight_suspects(
     Starts with the suspects, which are found in all groups together. The group matters to
     the other views.
 
+    Controls above :func:`workbench.plot.flight_suspects`,
+    :func:`workbench.plot.flight_waits` and :func:`workbench.plot.flight_positions`.
+    Groups are offered in which something is pending.
+
     Parameters
     ----------
     recording
@@ -116,25 +111,10 @@ def flight_suspects(
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
 
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.flight_suspects`,
-        :func:`workbench.plot.flight_waits` and :func:`workbench.plot.flight_positions`.
-        Groups are offered in which something is pending.
-
     Raises
     ------
     WorkbenchError
         If ``recording`` is something else, e.g. one of its tables.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> hang = load.flight_recorder(datasets.path("hang-demo"))
-    >>> explorer = flight_suspects(hang, source="hang-demo", synthetic=True)
-    >>> print(explorer.title())
-    Rank 1 never arrived: 15 ranks wait for it
     """
     _refuse_others(recording, FlightRecording, "load.flight_recorder returns")
     tables = prepared(
@@ -182,6 +162,10 @@ def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> 
     Starts at 300 s with all categories, of one reporter if several may have told of the same
     failures.
 
+    Controls above :func:`workbench.plot.incidents` and
+    :func:`workbench.plot.incident_counts`. The category is that of the line that leads
+    an incident; the window matters to the timeline only.
+
     Parameters
     ----------
     log
@@ -190,25 +174,10 @@ def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> 
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
 
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.incidents` and
-        :func:`workbench.plot.incident_counts`. The category is that of the line that leads
-        an incident; the window matters to the timeline only.
-
     Raises
     ------
     WorkbenchError
         If ``log`` is a table instead of what was loaded.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> log = load.failures(datasets.path("failures-demo"), tz="UTC")
-    >>> explorer = incidents(log, source="failures-demo", synthetic=True)
-    >>> print(explorer.title())
-    127 incidents within 30 days; most frequent, with 31: GPU has fallen off the bus
     """
     _refuse_others(log, FailureLog, "load.failures gives")
     categories, reporters = (
@@ -260,6 +229,8 @@ def lemon_nodes(
     Starts with the whole observation at 5 %. Go back to its first week: the same bad nodes
     are there, and nothing shows.
 
+    Controls above :func:`workbench.plot.lemon_nodes` and :func:`workbench.plot.lemon_recall`.
+
     Parameters
     ----------
     failures
@@ -269,25 +240,10 @@ def lemon_nodes(
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
 
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.lemon_nodes` and :func:`workbench.plot.lemon_recall`.
-
     Raises
     ------
     WorkbenchError
         If a node has no time over which it was watched, or a failed node is not among them.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.failures(datasets.path("failures-demo"), tz="UTC")
-    >>> explorer = lemon_nodes(
-    ...     analyze.reported_by(log.failures), log.nodes, source="failures-demo", synthetic=True
-    ... )
-    >>> print(explorer.title())
-    2 of 135 nodes fail too often to be chance; 29.6 days find about 96 % of lemons
     """
     rate = analyze.failure_rates(failures, nodes=nodes).iloc[0]
     watched = float(rate["exposure_node_days"]) / int(rate["node_count"])
@@ -335,6 +291,8 @@ def spares(
 
     Every redraw draws failures over 27 days and replays them.
 
+    Controls above :func:`workbench.plot.spares`.
+
     Parameters
     ----------
     job
@@ -348,17 +306,6 @@ def spares(
         used instead of ``job``.
     source
         Where ``start`` comes from; the figure says so, and that its failures are simulated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.spares`.
-
-    Examples
-    --------
-    >>> explorer = spares()
-    >>> print(explorer.title())
-    176 spare nodes are enough (82 % productive); with 96 it is 7.3 %
     """
     drawn = Source(f"simulated: 27 days, 2 runs, seed {seed}", "model")
     repairs, replicas = (0.5, 1, 2), (1, 6, 12, 24)

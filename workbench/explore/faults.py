@@ -43,6 +43,10 @@ def injection_sample_sizes(
     intervals while sites come in, up to where they are good enough. Starts at ±10 % of the factor
     with 95 % confidence.
 
+    Controls above :func:`workbench.plot.injection_sample_sizes` and
+    :func:`workbench.plot.pvf_running`. With ``chunks`` a LiveExplorer with the buttons
+    *Inject* and *Stop*, whose ``found`` holds the outcomes of what was injected.
+
     Parameters
     ----------
     injections
@@ -57,25 +61,10 @@ def injection_sample_sizes(
     source, synthetic
         Where they come from, e.g. model and inputs; whether the inputs were generated.
 
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.injection_sample_sizes` and
-        :func:`workbench.plot.pvf_running`. With ``chunks`` a LiveExplorer with the buttons
-        *Inject* and *Stop*, whose ``found`` holds the outcomes of what was injected.
-
     Raises
     ------
     WorkbenchError
         If there is something to inject and no campaign whose faults these are.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> truth = load.exhaustive_injections(datasets.path("pvf-truth") / "dlrm.parquet")
-    >>> explorer = injection_sample_sizes(truth, source="pvf-truth", synthetic=True)
-    >>> print(explorer.title())
-    embeddings needs 59,180 sites by design Neyman, 21,675,763 by uniform
     """
     truth = injections if isinstance(injections, ExhaustiveInjections) else None
     samples = _Samples(truth, injections if isinstance(injections, Injections) else start)
@@ -119,9 +108,7 @@ def injection_sample_sizes(
     return explorer.inert(**dict.fromkeys(of_samples, lambda values: values["view"] == _DESIGNS))
 
 
-def _drawn(
-    truth: ExhaustiveInjections, component: str, seed: int, level: float
-) -> pd.DataFrame:
+def _drawn(truth: ExhaustiveInjections, component: str, seed: int, level: float) -> pd.DataFrame:
     return analyze.interval_funnel(
         truth, component=component, site_counts=_SITES, seed=seed, confidence_level=level
     )
@@ -158,7 +145,6 @@ class _Samples:
             return self.followed(level, found), exact
         return self.whole(level) if drawn is None else drawn, exact
 
-
     def followed(self, level: float, found: Found) -> pd.DataFrame:
         shown = self.own
         if found:
@@ -192,25 +178,14 @@ def pvf(
 
     Starts with the components, every bit weighing the same: what a random upset does.
 
+    Controls above :func:`workbench.plot.pvf`.
+
     Parameters
     ----------
     injections
         Results of a campaign, or the truth of one that injected every fault.
     source, synthetic
         Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.pvf`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "components" / "dlrm")
-    >>> explorer = pvf(injections, source="pvf-demo", synthetic=True)
-    >>> print(explorer.title())
-    Highest: top, 0.759 % of faulty inferences go wrong; next bottom, 0.631 %
     """
     fixed = FixedInjections.of(injections)
 
@@ -236,25 +211,14 @@ def pvf_by_bit(
 
     Starts with a row per component; of one component every tensor is shown.
 
+    Controls above :func:`workbench.plot.pvf_by_bit`.
+
     Parameters
     ----------
     injections
         Results of a campaign, or the truth of one that injected every fault.
     source, synthetic
         Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.pvf_by_bit`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "components" / "dlrm")
-    >>> explorer = pvf_by_bit(injections, source="pvf-demo", synthetic=True)
-    >>> print(explorer.title())
-    Bit 30 of top is worst: 23.9 % go wrong; 19 bits never do harm
     """
     parameters = injections.parameters.drop_duplicates("param")
     dtypes = parameters["dtype"].unique()
@@ -290,25 +254,14 @@ def pvf_protection(
 ) -> Explorer:
     """Choose the part of the model and what is protected in it; see what that removes.
 
+    Controls above :func:`workbench.plot.pvf_protection`.
+
     Parameters
     ----------
     injections
         Results of a campaign, or the truth of one that injected every fault.
     source, synthetic
         Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.pvf_protection`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "components" / "dlrm")
-    >>> explorer = pvf_protection(injections, source="pvf-demo", synthetic=True)
-    >>> print(explorer.title())
-    Protecting 100 % of the elements removes 100 % of the wrong outputs
     """
     fixed = FixedInjections.of(injections)
 

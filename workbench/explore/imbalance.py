@@ -90,27 +90,15 @@ def _plan(
 def context_sharding(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> Explorer:
     """Choose ranks and what short kernels lose; compare ways of cutting the attention.
 
+    Controls above :func:`workbench.plot.context_sharding` and, for the micro-batch that
+    is cut worst, :func:`workbench.plot.context_chunks`.
+
     Parameters
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.context_sharding` and, for the micro-batch that
-        is cut worst, :func:`workbench.plot.context_chunks`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> explorer = context_sharding(lengths, source="imbalance-demo", synthetic=True)
-    >>> print(explorer.title())
-    Hybrid: the slowest rank takes 1.20 of an even share instead of 1.73
     """
     sets, documents_control = _named(lengths)
     stream = _streams(sets, 60)
@@ -171,6 +159,8 @@ def inference_node(
 ) -> Explorer:
     """Choose model, cards per node and efficiencies; see which resource binds on each card.
 
+    Controls above :func:`workbench.plot.inference_node`.
+
     Parameters
     ----------
     models
@@ -179,17 +169,6 @@ def inference_node(
         Cards to compare: your own, or names of known ones.
     source, synthetic
         Where the models come from, printed under the figure; whether they were generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.inference_node`.
-
-    Examples
-    --------
-    >>> explorer = inference_node(source="data sheets")
-    >>> print(explorer.title())
-    In doubt: Binding resource of 4 settings: memory in 4
     """
     by_name = _models(models)
     compared = [analyze.inference_card(card) if isinstance(card, str) else card for card in cards]
@@ -221,6 +200,8 @@ def inference_capacity(
 ) -> Explorer:
     """Choose model, node, rate and latency; see how many nodes are needed, and which batch.
 
+    Controls above :func:`workbench.plot.inference_capacity`.
+
     Parameters
     ----------
     models
@@ -231,17 +212,6 @@ def inference_capacity(
         Samples per query, e.g. candidates to be ranked.
     source, synthetic
         Where the models come from, printed under the figure; whether they were generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.inference_capacity`.
-
-    Examples
-    --------
-    >>> explorer = inference_capacity(source="data sheets")
-    >>> print(explorer.title())
-    In doubt: 14 nodes with batches of 64 are enough: latency 10.3 ms, 93 % busy
     """
     by_name = _models(models)
     offered = nodes or [InferenceNode(analyze.inference_card(name)) for name in _CARDS]
@@ -268,26 +238,14 @@ def inference_capacity(
 def length_shares(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> Explorer:
     """Choose documents, cut them at a context, draw the long ones more often.
 
+    Controls above :func:`workbench.plot.length_shares`.
+
     Parameters
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.length_shares`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> explorer = length_shares(lengths, source="imbalance-demo", synthetic=True)
-    >>> print(explorer.title())
-    The longest 1 % of documents hold 17 % of the tokens and 74 % of the attention
     """
     sets, documents_control = _named(lengths)
 
@@ -313,28 +271,15 @@ def packing_balance(lengths: Lengths, *, source: str = "", synthetic: bool = Fal
 
     Starts at the case of WLB-LLM's Table 2: 7B at 128K, two queues.
 
+    Controls above :func:`workbench.plot.packing_balance`,
+    :func:`workbench.plot.micro_batches` and :func:`workbench.plot.packing_queues`.
+
     Parameters
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.packing_balance`,
-        :func:`workbench.plot.micro_batches` and :func:`workbench.plot.packing_queues`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> explorer = packing_balance(lengths, source="imbalance-demo", synthetic=True)
-    >>> print(explorer.title())
-    Packing with queues from 32K/64K, memory 1.25x: 1.04 times the mean work instead of 1.40, tokens
-    0.44 batches late
     """
     sets, documents_control = _named(lengths)
     stream = _streams(sets, 150)
@@ -384,27 +329,15 @@ def packing_balance(lengths: Lengths, *, source: str = "", synthetic: bool = Fal
 def pipeline(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> Explorer:
     """Choose stages and chunks; see a typical step with plain packing and with delay queues.
 
+    Controls above :func:`workbench.plot.pipeline`: for each packing the step whose idle
+    share is the median of all steps.
+
     Parameters
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.pipeline`: for each packing the step whose idle
-        share is the median of all steps.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> explorer = pipeline(lengths, source="imbalance-demo", synthetic=True)
-    >>> print(explorer.title())
-    Plain: pipeline bubble 47 % of the step; delay queues: pipeline bubble 43 %
     """
     sets, documents_control = _named(lengths)
     stream = _streams(sets, 60)
@@ -443,6 +376,10 @@ def row_sharding(
 
     Starts with the first popularity, 256 units and a cache for the hot rows.
 
+    Controls above :func:`workbench.plot.row_sharding`. LPT places 4,000 rows one by
+    one. A hundred thousand rows answer within a tenth of a second, a million take longer
+    the first time.
+
     Parameters
     ----------
     popularities
@@ -451,28 +388,12 @@ def row_sharding(
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
 
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.row_sharding`. LPT places 4,000 rows one by
-        one. A hundred thousand rows answer within a tenth of a second, a million take longer
-        the first time.
-
     Raises
     ------
     WorkbenchError
         If there is no popularity to choose.
     TableError
         If one is not a table of popularity.
-
-    Examples
-    --------
-    >>> from workbench import simulate
-    >>> popularity = simulate.row_popularity(10_000, 1.05)
-    >>> explorer = row_sharding({"drawn": popularity}, source="simulated rows", synthetic=True)
-    >>> print(explorer.title())
-    A cache for the 256 most popular rows: at best the busiest of 256 units goes from 32.2 × the
-    mean to 1.01 ×
     """
     by_name: object = popularities
     if not isinstance(by_name, Mapping) or not by_name:
@@ -511,6 +432,9 @@ def table_sharding(
 
     Starts with whole tables on 256 ranks, where the largest table is the bound.
 
+    Controls above :func:`workbench.plot.table_sharding`. Rows over all ranks are left
+    out: every rank then has a part of every table, and no choice remains.
+
     Parameters
     ----------
     tables
@@ -520,24 +444,10 @@ def table_sharding(
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
 
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.table_sharding`. Rows over all ranks are left
-        out: every rank then has a part of every table, and no choice remains.
-
     Raises
     ------
     TableError
         If ``tables`` is not a table of embedding tables.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> tables = analyze.recommendation_model("DLRM v2").tables
-    >>> explorer = table_sharding(tables, source="tables of DLRM v2")
-    >>> print(explorer.title())
-    Rank 0 takes 29.1 ms, 11.3 × the mean of 256 ranks, for table_013 alone
     """
     EMBEDDING_TABLES.check(tables)
 
@@ -572,26 +482,14 @@ def training_speed(lengths: Lengths, *, source: str = "", synthetic: bool = Fals
 
     Starts at 7B-128K of WLB-LLM, with the crossover that FLOPs give.
 
+    Controls above :func:`workbench.plot.training_speed`.
+
     Parameters
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.training_speed`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> explorer = training_speed(lengths, source="imbalance-demo", synthetic=True)
-    >>> print(explorer.title())
-    Delay queues, adaptive trains 22 % faster than plain packing
     """
     sets, documents_control = _named(lengths)
     stream = _streams(sets, 48)

@@ -42,6 +42,8 @@ def critical_path(
     Starts with the path as it is. What is made faster leaves the path at some point, and
     something else takes its place: that is what limits the gain.
 
+    Controls above :func:`workbench.plot.critical_path`.
+
     Parameters
     ----------
     events
@@ -53,21 +55,6 @@ def critical_path(
         copies.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.critical_path`.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> graph = analyze.execution_graph(events)
-    >>> explorer = critical_path(events, graph, source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    98 % of the critical path is work on the GPU, 1.9 % is the CPU
     """
     offered = standard_questions(events) if questions is None else questions
     changes = {change.question: change for change in offered}
@@ -101,6 +88,9 @@ def fast_matmul(
 ) -> Explorer:
     """Choose GPU, type and recursion levels; see what fast multiplication would gain.
 
+    Controls above :func:`workbench.plot.fast_matmul`, or, for all GPUs,
+    :func:`workbench.plot.fast_matmul_crossover`.
+
     Parameters
     ----------
     products
@@ -109,23 +99,6 @@ def fast_matmul(
         As for :func:`workbench.analyze.fast_matmul`.
     source, synthetic
         Where the sizes come from, printed under the figure; whether they were generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.fast_matmul`, or, for all GPUs,
-        :func:`workbench.plot.fast_matmul_crossover`.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> shape = analyze.model_shape("Llama 3 8B")
-    >>> layout = analyze.Layout(data=8, global_batch=256, sequence=8192)
-    >>> products = analyze.matrix_products(analyze.configurations(shape, layout))
-    >>> explorer = fast_matmul(products, source="Llama 3 8B, 8 GPUs")
-    >>> print(explorer.title())
-    No product gains by fast multiplication on H100 in bfloat16: 0 % in all, at most 14 % with
-    hidden sums
     """
     listed = analyze.matrix_peaks() if peaks is None else peaks
     pairs = [(f"{gpu} {dtype}", (gpu, dtype))
@@ -166,6 +139,8 @@ def graph_ablation(
     Starts with what every step is worth. The second view shows where in the trace the replay
     without a step leaves the GPU busy or idle at the wrong time.
 
+    Controls above :func:`workbench.plot.graph_ablation` and :func:`workbench.plot.gpu_busy`.
+
     Parameters
     ----------
     events
@@ -174,21 +149,6 @@ def graph_ablation(
         As for :func:`workbench.analyze.execution_graph`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.graph_ablation` and :func:`workbench.plot.gpu_busy`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> explorer = graph_ablation(events, source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    Without stream order the largest error of a step grows from < 0.1 % to 100 %; 96 % of the time
-    is unexplained
     """
     table = cache(lambda: analyze.graph_ablation(events, rules=rules))
     measured = cache(lambda: analyze.gpu_busy(events))
@@ -232,28 +192,17 @@ def job_slowdown(
     Starts with the verdict. Steps and ranks that were not recorded whole are dropped; the
     verdict says so.
 
+    Controls above :func:`workbench.plot.job_slowdown`, :func:`workbench.plot.job_slowdown_by`,
+    :func:`workbench.plot.job_schedule`, :func:`workbench.plot.job_micro_batches`,
+    :func:`workbench.plot.job_dispersion` and :func:`workbench.plot.job_steps`. Of many steps
+    some are offered, evenly spread; the step matters to the schedule and to micro-batches.
+
     Parameters
     ----------
     operations
         Table :data:`workbench.tables.JOB_OPERATIONS`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.job_slowdown`, :func:`workbench.plot.job_slowdown_by`,
-        :func:`workbench.plot.job_schedule`, :func:`workbench.plot.job_micro_batches`,
-        :func:`workbench.plot.job_dispersion` and :func:`workbench.plot.job_steps`. Of many steps
-        some are offered, evenly spread; the step matters to the schedule and to micro-batches.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> job = load.job_operations(datasets.path("imbalance-demo") / "synthetic_job.parquet")
-    >>> explorer = job_slowdown(job, source="imbalance-demo", synthetic=True)
-    >>> print(explorer.title())
-    The job is 1.32 × as slow as with equal operations: a few workers are slow
     """
     JOB_OPERATIONS.check(operations)
     # Computed when a view first needs it, so that the explorer opens at once.
@@ -324,6 +273,8 @@ def parallelism_plan(
 
     Starts with the first model on 512 H100 and 1,024 sequences per iteration.
 
+    Controls above :func:`workbench.plot.parallelism_plan`.
+
     Parameters
     ----------
     model
@@ -337,25 +288,11 @@ def parallelism_plan(
         parallelism and flash attention if None.
     source
         Where the constants come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.parallelism_plan`.
 
     Raises
     ------
     PerformanceModelError
         If a name is not a published model.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> explorer = parallelism_plan(analyze.assumed_model(), shapes=["Llama 3 8B"])
-    >>> print(explorer.title())
-    In doubt: TP1 PP1 DP512 with micro-batches of 2 is the fastest on 512 H100: 626 ms per iteration
     """
     chosen = [analyze.model_shape(shape) if isinstance(shape, str) else shape for shape in shapes]
     by_name = {shape.name or f"model {number}": shape for number, shape in enumerate(chosen, 1)}
@@ -411,6 +348,9 @@ def pipeline_schedule(
 ) -> Explorer:
     """Choose schedule, stages, micro-batches and the weight-gradient pass; see the bubble.
 
+    Controls above :func:`workbench.plot.pipeline_schedule`, or
+    :func:`workbench.plot.schedule_comparison` of all schedules.
+
     Parameters
     ----------
     forward_ns
@@ -419,20 +359,6 @@ def pipeline_schedule(
         Backward pass of one micro-batch on a whole stage.
     source
         Where these come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.pipeline_schedule`, or
-        :func:`workbench.plot.schedule_comparison` of all schedules.
-
-    Examples
-    --------
-    >>> explorer = pipeline_schedule()
-    >>> print(explorer.title())
-    1f1b: 4 stages, pipeline bubble 27 % of the step
     """
     options = [(name, name) for name in (*get_args(ScheduleKind), _COMPARED)]
     origin = source or Source("durations as chosen", "model")
@@ -482,26 +408,14 @@ def trace_like(profile: TraceProfile, *, source: str = "", synthetic: bool = Fal
     One step of each rank is drawn. Starts with as many ranks as the profile was taken from, 16 at
     most, unchanged.
 
+    Controls above :func:`workbench.plot.time_breakdown` of the twin.
+
     Parameters
     ----------
     profile
         From :func:`workbench.analyze.trace_profile` or :func:`workbench.load.trace_profile`.
     source, synthetic
         Where the profile comes from, printed under the figure. A twin is synthetic in any case.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.time_breakdown` of the twin.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> trace = load.traces(path)
-    >>> explorer = trace_like(analyze.trace_profile(trace), source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    GPUs compute 83 % of the time; the largest loss is exposed communication, 16 %
     """
     whose = source or "a trace profile"
     origin = Source(f"drawn from {whose}{', itself synthetic' * synthetic}", "model")
@@ -539,6 +453,8 @@ def what_if(
     Starts with compute twice as fast. The prediction stands among others that were asked
     beforehand.
 
+    Controls above :func:`workbench.plot.what_if`.
+
     Parameters
     ----------
     events
@@ -549,21 +465,6 @@ def what_if(
         What to compare with; by default compute and CPU twice as fast, no communication, no copies.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.what_if`.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> graph = analyze.execution_graph(events)
-    >>> explorer = what_if(events, graph, source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    compute x0.5: a step takes 219 ms instead of 276 ms, 1.26 × as fast
     """
     choices = parts_of(events)
     fidelity = cache(lambda: analyze.replay_fidelity(events, graph))

@@ -43,6 +43,9 @@ def capping_events(
     Starts with the best evidence that each device has. Judging by power alone shows how far
     that would lead astray: a capped GPU may draw well below its limit.
 
+    Controls above :func:`workbench.plot.capping_events`, and with a job log
+    :func:`workbench.plot.capping_cost` and :func:`workbench.plot.capping_blame`.
+
     Parameters
     ----------
     log
@@ -50,28 +53,11 @@ def capping_events(
     job
         What :func:`workbench.load.job_log` returns of the job that ran; without it there is no
         cost.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.capping_events`, and with a job log
-        :func:`workbench.plot.capping_cost` and :func:`workbench.plot.capping_blame`.
 
     Raises
     ------
     WorkbenchError
         If ``log`` or ``job`` is a table instead of what was loaded.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> explorer = capping_events(log, source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    gpu0 (synthetic_node002_nvidia_smi.csv) was held back for 14 s in 3 periods, at 1,605 instead
-    of 1,830 MHz
     """
     for loaded, kind, how in ((log, PowerLog, "load.power"), (job, JobLog, "load.job_log")):
         if loaded is not None and not isinstance(loaded, kind):
@@ -154,6 +140,9 @@ def power_smoothing(
     Starts at a floor of 90 % of the peak and storage with a time constant of 10 s. The title
     gives the verdict of the specification before and after.
 
+    Controls above :func:`workbench.plot.power_smoothing`,
+    :func:`workbench.plot.smoothing_summary` or :func:`workbench.plot.power_spectrum`.
+
     Parameters
     ----------
     totals
@@ -164,24 +153,6 @@ def power_smoothing(
         What the grid allows; the critical band that is quoted most by default.
     site_w
         As in :func:`workbench.analyze.grid_check`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.power_smoothing`,
-        :func:`workbench.plot.smoothing_summary` or :func:`workbench.plot.power_spectrum`.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> totals = analyze.power_sum(analyze.power_of_scope(log.power, log.entities))
-    >>> explorer = power_smoothing(totals, source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    Swing 4.49 kW before, 364 W after, for 47 % more energy and storage of 799 W, 1.07 Wh; grid:
-    unknown before, unknown after
     """
     start = plan or SmoothingPlan(floor_share=0.9, storage_tau_s=10)
     peak_w = float(totals["power_w"].max())
@@ -286,6 +257,8 @@ def power_spectrum(
 
     Starts at the band that is quoted most, 0.1 to 20 Hz with at most 20 % of the energy.
 
+    Controls above :func:`workbench.plot.power_spectrum`.
+
     Parameters
     ----------
     totals
@@ -294,23 +267,6 @@ def power_spectrum(
         Where the controls of the band start.
     step_s
         Length of a training step in seconds, marked for comparison.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.power_spectrum`.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> totals = analyze.power_sum(analyze.power_of_scope(log.power, log.entities))
-    >>> explorer = power_spectrum(totals, source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    Power repeats every 8.71 s (0.115 Hz), 8.1 % of its AC component; 0.1-20 Hz: unknown (2.0 % of
-    the band seen)
     """
     start = spec if spec and spec.band_share is not None else analyze.grid_spec(_START)
     spectra = cache(
@@ -375,6 +331,8 @@ def provisioning(
     no speed was published; the control of the extrapolation shows how much of an answer there
     hangs on the guess.
 
+    Controls above :func:`workbench.plot.provisioning`.
+
     Parameters
     ----------
     curve
@@ -383,25 +341,11 @@ def provisioning(
         What :func:`workbench.load.power` returned: the budget starts at the peak of the sum and the
         overhead at what nodes draw beside their GPUs, where both have meters. The other
         controls, which no log tells, start at nothing, and their labels say that it is assumed.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.provisioning`.
 
     Raises
     ------
     TableError
         If ``curve`` is not that table.
-
-    Examples
-    --------
-    >>> explorer = provisioning()
-    >>> print(explorer.title())
-    In doubt: 1,000 W feeds 80,464 GPUs that do 9.0 % more together than at 1,200 W; extrapolated,
-    960 W would do 11 % more together
     """
     curves = {"published, GB200": analyze.published_curve("gb200-meta")}
     if curve is not None:
@@ -523,6 +467,9 @@ def power_management(
 
     Starts with the root 10 % short for 15 minutes.
 
+    Controls above :func:`workbench.plot.power_management` or
+    :func:`workbench.plot.demand_response`.
+
     Parameters
     ----------
     loads
@@ -530,27 +477,11 @@ def power_management(
         are left out, evenly.
     topology
         Table :data:`workbench.tables.POWER_TOPOLOGY`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.power_management` or
-        :func:`workbench.plot.demand_response`.
 
     Raises
     ------
     TableError
         If ``loads`` or ``topology`` is not that table.
-
-    Examples
-    --------
-    >>> from workbench import simulate
-    >>> loads, topology = simulate.power_loads()
-    >>> explorer = power_management(loads, topology, source="simulated loads", synthetic=True)
-    >>> print(explorer.title())
-    utility is 10 % short: 64 of 256 loads capped, the slowest loses 10 %
     """
     POWER_LOADS.check(loads, "loads")
     POWER_TOPOLOGY.check(topology, "topology")

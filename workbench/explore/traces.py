@@ -27,6 +27,9 @@ def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False)
     trace records more than one. Clocks are aligned first, if the ends of the collectives tell how
     far each is off; that can be switched off.
 
+    Controls above :func:`workbench.plot.collective_waits`,
+    :func:`workbench.plot.straggler_attribution` and :func:`workbench.plot.late_arrivals`.
+
     Parameters
     ----------
     trace
@@ -34,24 +37,10 @@ def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False)
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
 
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.collective_waits`,
-        :func:`workbench.plot.straggler_attribution` and :func:`workbench.plot.late_arrivals`.
-
     Raises
     ------
     WorkbenchError
         If ``trace`` is something else, e.g. one of its tables.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> trace = load.traces(datasets.path("fleet-demo") / "traces")
-    >>> explorer = collective_waits(trace, source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    Rank 6 enters last in 168 of 396 collectives: the others wait 3.31 s for it, 85 % of all waiting
     """
     checked: object = trace
     if not isinstance(checked, Trace):
@@ -104,25 +93,14 @@ def inference_iterations(trace: Trace, *, source: str = "", synthetic: bool = Fa
 
     Starts with all of them.
 
+    Controls above :func:`workbench.plot.inference_iterations`.
+
     Parameters
     ----------
     trace
         What :func:`workbench.load.traces` returns.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.inference_iterations`.
-
-    Examples
-    --------
-    >>> from workbench import simulate
-    >>> trace = simulate.serving_trace()
-    >>> explorer = inference_iterations(trace, source="simulated server", synthetic=True)
-    >>> print(explorer.title())
-    Decode takes 81 % of the time; 20 % of the time is gaps between iterations
     """
     table = analyze.inference_iterations(trace.events)
 
@@ -140,27 +118,14 @@ def kernels(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explo
 
     Starts with the twelve largest of all ranks.
 
+    Controls above :func:`workbench.plot.kernels`.
+
     Parameters
     ----------
     trace
         What :func:`workbench.load.traces` returns.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.kernels`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> trace = load.traces(path)
-    >>> explorer = kernels(trace, source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    device_kernel<GemmUniversal<G…t, int, int> > > > takes 31 % of the GPU work; 12 of 18 names take
-    99.6 %
     """
     table = cache(partial(analyze.kernels, trace.events))
 
@@ -182,25 +147,14 @@ def model_tree(trace: Trace, *, source: str = "", synthetic: bool = False) -> Ex
 
     Starts with all ranks and phases, from the root. Layers of one kind are one node.
 
+    Controls above :func:`workbench.plot.model_tree`.
+
     Parameters
     ----------
     trace
         What :func:`workbench.load.traces` returns.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.model_tree`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> explorer = model_tree(load.traces(path), source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    In doubt: ## forward ## takes 31 % of the GPU time by itself
     """
     table = cache(partial(analyze.model_tree, trace.events, merged=True))
 
@@ -239,26 +193,14 @@ def memory_peak(
 
     Starts with the call stacks of the device that holds most.
 
+    Controls above :func:`workbench.plot.memory_peak`.
+
     Parameters
     ----------
     recording
         What :func:`workbench.load.memory` returns.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.memory_peak`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> memory = load.memory(datasets.path("memory-demo"), progress=False)
-    >>> explorer = memory_peak(memory, source="memory-demo", synthetic=True)
-    >>> print(explorer.title())
-    forward (torch/nn/modules/line…pt/job/model.py:41) holds 33 % of the peak of 455 MB on GPU 0 of
-    rank 0
     """
     table = cache(partial(analyze.memory_peak, recording.memory))
 
@@ -282,6 +224,8 @@ def roofline(
 
     Starts with the forty rows of the longest time, below the peaks of the data sheet.
 
+    Controls above :func:`workbench.plot.roofline`.
+
     Parameters
     ----------
     trace
@@ -290,31 +234,6 @@ def roofline(
         Table :data:`workbench.tables.MATRIX_PEAKS` of a GPU that data sheets here lack.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.roofline`.
-
-    Examples
-    --------
-    >>> from workbench import load
-    >>> import json, tempfile
-    >>> inputs = {"Input Dims": [[8192, 4096], [4096, 4096]]}
-    >>> inputs["Input type"] = ["c10::BFloat16", "c10::BFloat16"]
-    >>> call = {"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 20, "name": "aten::mm"}
-    >>> gpu = {"device": 0, "stream": 7, "correlation": 1}
-    >>> rows = [call | {"cat": "cpu_op", "args": inputs},
-    ...         call | {"cat": "cuda_runtime", "args": gpu},
-    ...         call | {"cat": "kernel", "tid": 7, "ts": 30, "dur": 450, "args": gpu}]
-    >>> devices = [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-    ...     json.dump({"traceEvents": rows, "deviceProperties": devices}, file)
-    ...     file.flush()
-    ...     trace = load.traces(file.name)
-    >>> explorer = roofline(trace, source="made profile", synthetic=True)
-    >>> print(explorer.title())
-    aten::mm has most to gain: it reaches 62 % of its compute roof, which costs 38 % of the GPU time
     """
 
     @cache
@@ -342,26 +261,14 @@ def time_breakdown(trace: Trace, *, source: str = "", synthetic: bool = False) -
 
     Starts with all ranks side by side.
 
+    Controls above :func:`workbench.plot.time_breakdown`.
+
     Parameters
     ----------
     trace
         What :func:`workbench.load.traces` returns.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    workbench.explore.Explorer
-        Controls above :func:`workbench.plot.time_breakdown`.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> trace = load.traces(path)
-    >>> explorer = time_breakdown(trace, source="fleet-demo", synthetic=True)
-    >>> print(explorer.title())
-    GPUs compute 73 % of the time; the largest loss is exposed communication, 24 %
     """
     table = cache(partial(analyze.time_breakdown, trace.events))
 

@@ -85,7 +85,7 @@ class Kind:
 
     @property
     def door(self) -> Callable[..., Any]:
-        """The function that reads it; it is imported when it is asked for."""
+        """The function that reads it, which is imported when it is needed."""
         if not isinstance(self.function, str):
             return self.function
         named: Callable[..., Any] = getattr(import_module("workbench.load"), self.function)

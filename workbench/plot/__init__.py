@@ -1,4 +1,8 @@
-"""Turn tables into plotly figures: one function per picture, nothing is computed here."""
+"""Turn tables into plotly figures: one function per picture, nothing is computed here.
+
+Every function takes ``source``, the origin of the data, which is printed under the figure, and
+``synthetic``, whether the data were generated, which the figure says. Each is shown in the gallery.
+"""
 
 import lazy_loader
 

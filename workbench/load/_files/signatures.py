@@ -41,7 +41,7 @@ class Signature:
 
     @property
     def reader(self) -> Any:
-        """The module, which is imported when it is first asked for."""
+        """The module, which is imported when it is first needed."""
         return import_module(f"workbench.load.{self.module}")
 
     @property

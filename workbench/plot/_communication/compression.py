@@ -31,28 +31,15 @@ _VARIED = {
 def compression(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the ratio by number of destinations, after each stage or for each bound.
 
+    A line per stage, or, if there are several settings of the bound, one per setting after
+    the last stage; both axes logarithmic. The title states the ratio at both ends.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.COMPRESSION`; tables are added up.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A line per stage, or, if there are several settings of the bound, one per setting after
-        the last stage; both axes logarithmic. The title states the ratio at both ends.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> outputs = load.embedding_outputs(datasets.path("compressed-exchange") / "outputs.npz")
-    >>> table = analyze.compression(outputs, bounds=[0.01])
-    >>> figure = compression(table, source="compressed-exchange", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    With a bound of 0.01 for all tables the exchange is compressed by a ratio of 23.2 for 1
-    destination and 5.66 for 128
     """
     frame = Frame(source, synthetic)
     COMPRESSION.check(table)
@@ -124,6 +111,9 @@ def compression_speedup(
 ) -> go.Figure:
     """Show how much faster a step becomes with a compressed exchange, by bandwidth of the link.
 
+    A line per ratio, share and codec; above 1 compression pays. The title states the
+    speed-up of the first line at the bandwidth, and where it ends.
+
     Parameters
     ----------
     table
@@ -133,21 +123,6 @@ def compression_speedup(
         default the widest.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A line per ratio, share and codec; above 1 compression pays. The title states the
-        speed-up of the first line at the bandwidth, and where it ends.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> table = analyze.compression_speedup([2, 4, 8, 16])
-    >>> figure = compression_speedup(table, at_gb_per_s=12.5, source="closed form")
-    >>> print(figure.layout.meta["claim"])
-    At 12.5 GB/s a ratio of 2 does not pay: a step takes 10.7 times as long (60 % is exchange);
-    compression pays up to 0.375 GB/s
     """
     frame = Frame(source, synthetic)
     COMPRESSION_SPEEDUP.check(table)

@@ -31,28 +31,15 @@ def collective_bandwidth(
 ) -> go.Figure:
     """Show measured bus bandwidths by size, and those of the model.
 
+    One dot per collective, members and size, one diamond for the model. The title states
+    the largest share of the model that is reached, and the smallest of large collectives.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.COLLECTIVE_BANDWIDTH`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One dot per collective, members and size, one diamond for the model. The title states
-        the largest share of the model that is reached, and the smallest of large collectives.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> table = analyze.collective_bandwidth(analyze.collectives(events))
-    >>> figure = collective_bandwidth(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Collectives reach 25 % (all-reduce of 4 B) to 44 % (all-to-all of 134 MB) of the modelled
-    bandwidth
     """
     frame = Frame(source, synthetic)
     COLLECTIVE_BANDWIDTH.check(table)
@@ -101,28 +88,15 @@ def _of(ratio: float) -> str:
 def slow_links(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show which links can still be fast, and which are suspected to be slow.
 
+    One mark per link, suspects first: the best share of their peers' bandwidth that groups
+    over it reach. The title names the suspects, or says that there is none.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.SLOW_LINKS`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One mark per link, suspects first: the best share of their peers' bandwidth that groups
-        over it reach. The title names the suspects, or says that there is none.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> bandwidth = analyze.collective_bandwidth(analyze.collectives(events))
-    >>> table = analyze.slow_links(bandwidth, gpus_per_node=4)
-    >>> figure = slow_links(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    No link is suspected: every one is used by a group as fast as its peers
     """
     frame = Frame(source, synthetic)
     SLOW_LINKS.check(table)
@@ -180,30 +154,16 @@ def _verdict(suspects: pd.DataFrame) -> str:
 def place_bandwidth(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the bandwidth that collectives have reached between every two nodes.
 
+    A heat map, node by node: the best bus bandwidth of a collective between them, relative to
+    the best pair; in the diagonal, inside a node, to the best node. Of many nodes, those of
+    the slowest pairs. The title names the node whose best pair is slowest.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.PLACE_BANDWIDTH`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A heat map, node by node: the best bus bandwidth of a collective between them, relative to
-        the best pair; in the diagonal, inside a node, to the best node. Of many nodes, those of
-        the slowest pairs. The title names the node whose best pair is slowest.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> trace = load.traces(datasets.path("fleet-demo") / "traces")
-    >>> collectives = analyze.collectives(trace.events, process_groups=trace.process_groups)
-    >>> bandwidth = analyze.collective_bandwidth(collectives, gpus_per_node=4)
-    >>> table = analyze.place_bandwidth(bandwidth, gpus_per_node=4)
-    >>> figure = place_bandwidth(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    No node is slow with all others: pairs of nodes reach at least 100 % of the best pair
     """
     frame = Frame(source, synthetic)
     PLACE_BANDWIDTH.check(table)

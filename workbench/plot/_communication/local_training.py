@@ -40,28 +40,15 @@ def local_training_rate(
 ) -> go.Figure:
     """Show what the workers do with their time under each scheme, and how long training takes.
 
+    A bar per scheme that adds up to 100 % of the capacity. The title states the fastest
+    scheme and the next two.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.LOCAL_TRAINING_RATE`.
     source, synthetic
         Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per scheme that adds up to 100 % of the capacity. The title states the fastest
-        scheme and the next two.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
-    >>> table = analyze.local_training_rate(regions)
-    >>> figure = local_training_rate(table, source="closed form")
-    >>> print(figure.layout.meta["claim"])
-    HALoS is fastest, 40.3 min; 1.69 times as long with Async-Local-SGD and 5.21 times as long
-    with DiLoCo dynamic
     """
     frame = Frame(source, synthetic)
     LOCAL_TRAINING_RATE.check(table)
@@ -112,27 +99,15 @@ def local_training_sweep(
 ) -> go.Figure:
     """Show how the time of each scheme over that of HALoS changes with one input.
 
+    One line per scheme on two logarithmic axes. The title states both ends of the scheme
+    that comes closest to HALoS.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.LOCAL_TRAINING_SWEEP`, of one input.
     source, synthetic
         Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One line per scheme on two logarithmic axes. The title states both ends of the scheme
-        that comes closest to HALoS.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
-    >>> table = analyze.local_training_sweep(regions, "local steps", [8, 32, 128, 512])
-    >>> figure = local_training_sweep(table, source="closed form")
-    >>> print(figure.layout.meta["claim"])
-    Async-Local-SGD takes 2.52 times as long as HALoS at local steps 8, 1.05 times at 512
     """
     frame = Frame(source, synthetic)
     LOCAL_TRAINING_SWEEP.check(table)
@@ -173,29 +148,15 @@ def local_training_sweep(
 def local_training(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the loss over time and over local steps, side by side.
 
+    One line per scheme in both panels, all seeds. The title states who is first at the
+    loss that all schemes reach, and who ends lowest.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.LOCAL_TRAINING`.
     source, synthetic
         Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One line per scheme in both panels, all seeds. The title states who is first at the
-        loss that all schemes reach, and who ends lowest.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load, simulate
-    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
-    >>> losses = load.local_training_losses(datasets.path("local-training") / "losses.parquet")
-    >>> clock = simulate.local_training(regions)
-    >>> table = analyze.local_training(losses, clock)
-    >>> figure = local_training(table, source="local-training")
-    >>> print(figure.layout.meta["claim"])
-    HALoS is first at loss 1.64, after 37.1 min; synchronous ends lowest, at 1.47
     """
     frame = Frame(source, synthetic)
     LOCAL_TRAINING.check(table)
@@ -239,30 +200,15 @@ def local_training(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
 def time_to_loss(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show times to a loss over those of the reference scheme, and how much of it is the clock.
 
+    One line per scheme with the range of the seeds; crosses are the ratio of the clocks
+    alone. The title states the range of the scheme that is closest to the reference.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.TIME_TO_LOSS`.
     source, synthetic
         Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One line per scheme with the range of the seeds; crosses are the ratio of the clocks
-        alone. The title states the range of the scheme that is closest to the reference.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load, simulate
-    >>> regions = load.regions(datasets.path("local-training") / "regions.csv")
-    >>> losses = load.local_training_losses(datasets.path("local-training") / "losses.parquet")
-    >>> clock = simulate.local_training(regions)
-    >>> table = analyze.time_to_loss(analyze.local_training(losses, clock))
-    >>> figure = time_to_loss(table, source="local-training")
-    >>> print(figure.layout.meta["claim"])
-    To the same loss Async-Local-SGD takes 1.65 to 1.96 times as long as HALoS; the clock alone
-    gives 1.62
     """
     frame = Frame(source, synthetic)
     TIME_TO_LOSS.check(table)

@@ -18,28 +18,14 @@ def all_to_all_padding(
 ) -> go.Figure:
     """Show by layer what an all-to-all with exact sizes saves of the padded one.
 
+    Savings of all traffic, and of that of the busiest rank. The title states the ranges.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.ALL_TO_ALL_PADDING`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Savings of all traffic, and of that of the busiest rank. The title states the ranges.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> import pandas as pd
-    >>> counts = {"layer": [0, 0, 1, 1], "expert": [0, 1, 0, 1], "load_count": [3.0, 1, 2, 2]}
-    >>> loads = pd.DataFrame(counts).astype({"layer": "int32", "expert": "int32"})
-    >>> table = analyze.all_to_all_padding(loads)
-    >>> figure = all_to_all_padding(table, source="loads by hand", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Exact sizes save 0 % to 33 % of the padded traffic, at most 0 % of the busiest rank's
     """
     frame = Frame(source, synthetic)
     ALL_TO_ALL_PADDING.check(table)
@@ -69,26 +55,14 @@ def communication_speedup(
 ) -> go.Figure:
     """Show how much faster communication must be, by its exposed share of the step.
 
+    One line. The title states both ends of it.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.COMMUNICATION_SPEEDUP`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One line. The title states both ends of it.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> table = analyze.communication_speedup([0.15, 0.2, 0.3, 0.5], saved_share=0.12)
-    >>> figure = communication_speedup(table, source="closed form", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    A step 12 % shorter takes communication 5.00 times as fast where 15 % is exposed, 1.32 times as
-    fast where 50 % is exposed
     """
     frame = Frame(source, synthetic)
     COMMUNICATION_SPEEDUP.check(table)

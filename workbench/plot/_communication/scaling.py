@@ -24,27 +24,15 @@ def collective_scaling(
 ) -> go.Figure:
     """Show the modelled time of a collective by algorithm, and which one is fastest where.
 
+    Time by number of ranks, or by size if there is only one number of ranks; both axes
+    logarithmic. The title states the fastest at the largest, and what takes most of it.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.COLLECTIVE_SCALING`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Time by number of ranks, or by size if there is only one number of ranks; both axes
-        logarithmic. The title states the fastest at the largest, and what takes most of it.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> levels = analyze.network_levels()
-    >>> table = analyze.collective_scaling([8, 512, 65_536], [64_000_000], levels=levels)
-    >>> figure = collective_scaling(table, source="closed form", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    all-reduce of 64 MB, 65,536 ranks: 1.12 ms by recursive doubling, 54 % of it transfer
     """
     frame = Frame(source, synthetic)
     COLLECTIVE_SCALING.check(table)
@@ -118,28 +106,15 @@ def _claim(row: pd.Series) -> str:
 def startup_goodput(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show how long libraries take to start by size of the job, and the goodput that is left.
 
+    Start-up time above, goodput with its interval below. The title states what start-ups cost
+    the largest job with the slowest and with the fastest library.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.STARTUP_GOODPUT`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Start-up time above, goodput with its interval below. The title states what start-ups cost
-        the largest job with the slowest and with the fastest library.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> job = analyze.FaultTolerance(recovery_min=10, stall_min=3, replicas=12)
-    >>> startup = analyze.startup_time([8_192, 98_304])
-    >>> table = analyze.startup_goodput(startup, job, failures_per_1000_node_days=6.5)
-    >>> figure = startup_goodput(table, source="closed form")
-    >>> print(figure.layout.meta["claim"])
-    Starting NCCL on 98,304 GPUs (4.42 min) costs 1.7 % of the GPU time, NCCLX 0.2 %
     """
     frame = Frame(source, synthetic)
     STARTUP_GOODPUT.check(table)

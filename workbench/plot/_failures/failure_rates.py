@@ -32,6 +32,9 @@ _ROW_PX = 26
 def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show failures per 1,000 node-days for each group, with the exact interval.
 
+    One dot per group with whiskers, the highest on top. The title states the
+    failures counted, the rate with its interval, and the mean time between failures.
+
     Parameters
     ----------
     rates
@@ -39,22 +42,6 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         together with ``pandas.concat``.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One dot per group with whiskers, the highest on top. The title states the
-        failures counted, the rate with its interval, and the mean time between failures.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.failures(datasets.path("failures-demo"), tz="UTC")
-    >>> table = analyze.failure_rates(log.failures, nodes=log.nodes)
-    >>> figure = failure_rates(table, source="failures-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    In doubt: 135 nodes fail every 122 min: 350 in 3,995 node-days, 87.6 failures per 1,000
-    node-days (78.7 to 97.3)
     """
     frame = Frame(source, synthetic)
     FAILURE_RATES.check(rates)

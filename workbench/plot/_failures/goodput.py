@@ -40,27 +40,15 @@ def goodput(
 ) -> go.Figure:
     """Show where the GPU time goes; the parts add up to 100 %.
 
+    Of one case one bar per state, each beginning where the last one ended; of several
+    one stacked bar per case. The title states the productive share.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.GOODPUT`, or several by the name of the case.
     source, synthetic
         Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Of one case one bar per state, each beginning where the last one ended; of several
-        one stacked bar per case. The title states the productive share.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> job = analyze.FaultTolerance(recovery_min=10, stall_min=3, replicas=12)
-    >>> table = analyze.goodput(job, failure_interval_min=18, convention="poisson")
-    >>> figure = goodput(table, source="closed form", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    82 % of the GPU time is productive; most is lost to global stall (15 %)
     """
     frame = Frame(source, synthetic)
     several = {"": table} if isinstance(table, pd.DataFrame) else table
@@ -213,6 +201,8 @@ def goodput_at_scale(
 ) -> go.Figure:
     """Show the productive share against the size of the job, with and without replicas.
 
+    Two lines over a logarithmic axis. The title reads off both at one size.
+
     Parameters
     ----------
     table
@@ -221,22 +211,6 @@ def goodput_at_scale(
         Size to mark and to read off; the largest by default.
     source, synthetic
         Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Two lines over a logarithmic axis. The title reads off both at one size.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> job = analyze.FaultTolerance(recovery_min=10, stall_min=3, replicas=12)
-    >>> table = analyze.goodput_at_scale(
-    ...     [4_096, 16_384, 65_536], job, reference_gpus=16_384, failure_interval_min=180
-    ... )
-    >>> figure = goodput_at_scale(table, source="closed form")
-    >>> print(figure.layout.meta["claim"])
-    At 65,536 GPUs 80 % of the time is productive if all restart, 92 % if replicas fail alone
     """
     frame = Frame(source, synthetic)
     GOODPUT_AT_SCALE.check(table)
@@ -295,6 +269,8 @@ def goodput_windows(
 ) -> go.Figure:
     """Show which share of the windows is at most how productive, for one case or several.
 
+    One cumulative curve per case. The title states the range of the first.
+
     Parameters
     ----------
     table
@@ -302,23 +278,6 @@ def goodput_windows(
         e.g. a log and its Poisson twin.
     source, synthetic
         Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One cumulative curve per case. The title states the range of the first.
-
-    Examples
-    --------
-    >>> from workbench import analyze, simulate
-    >>> job = analyze.FaultTolerance(recovery_min=10, stall_min=3, replicas=12)
-    >>> times = simulate.failure_times(
-    ...     simulate.FailureProcess(), horizon_min=7 * 1440, seed=1, runs=5
-    ... )
-    >>> table = analyze.goodput_windows(times, job, horizon_min=7 * 1440)
-    >>> figure = goodput_windows(table, source="7 simulated days", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    24-hour windows of all windows scatter from 79 % to 84 % (5 to 95 %)
     """
     frame = Frame(source, synthetic)
     cases = {"all windows": table} if isinstance(table, pd.DataFrame) else dict(table)

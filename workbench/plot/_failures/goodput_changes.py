@@ -27,27 +27,15 @@ _MOST_ROWS = 20
 def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the way from the synchronous job to the fault-tolerant one, change by change.
 
+    One group of bars per change, one bar per convention; published shares as diamonds.
+    The title states both ends.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.GOODPUT_LADDER`, of one convention or several.
     source, synthetic
         Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One group of bars per change, one bar per convention; published shares as diamonds.
-        The title states both ends.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> job = analyze.FaultTolerance(recovery_min=10, stall_min=3, replicas=12)
-    >>> table = analyze.goodput_ladder(job, failure_interval_min=18, convention="poisson")
-    >>> figure = goodput_ladder(table, source="closed form", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    From 57 % to 82 %: what each change contributes
     """
     frame = Frame(source, synthetic)
     GOODPUT_LADDER.check(table)
@@ -111,6 +99,9 @@ def checkpoint_curve(
 ) -> go.Figure:
     """Show the productive share against the time between checkpoints, with its optimum.
 
+    The exact share, the first-order formula beside it, and what is lost to writing and to
+    work done again. The title states the best interval.
+
     Parameters
     ----------
     curve
@@ -119,23 +110,6 @@ def checkpoint_curve(
         Table :data:`workbench.tables.CHECKPOINT_OPTIMUM`, marked on the curve.
     source, synthetic
         Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The exact share, the first-order formula beside it, and what is lost to writing and to
-        work done again. The title states the best interval.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> job = {"failure_interval_min": 180, "recovery_min": 10, "write_min": 0.5}
-    >>> table = analyze.checkpoint_curve([5, 10, 20, 40, 80], **job)
-    >>> figure = checkpoint_curve(
-    ...     table, optimum=analyze.checkpoint_optimum(**job), source="closed form"
-    ... )
-    >>> print(figure.layout.meta["claim"])
-    Save every 13.1 min: 88 % of the time is productive
     """
     frame = Frame(source, synthetic)
     CHECKPOINT_CURVE.check(curve)
@@ -193,29 +167,15 @@ _WORTH = 0.01
 def spares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the productive share against the number of spare nodes, and the cliff in it.
 
+    One line with the interval of its mean, and an upright one at the nodes in repair on
+    average. The title states how many spares are enough.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.SPARES`.
     source, synthetic
         Where the numbers come from, and whether they were generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One line with the interval of its mean, and an upright one at the nodes in repair on
-        average. The title states how many spares are enough.
-
-    Examples
-    --------
-    >>> from workbench import analyze, simulate
-    >>> job = analyze.FaultTolerance(recovery_min=10, stall_min=3, replicas=12)
-    >>> process = simulate.FailureProcess(repair_min=240)
-    >>> times = simulate.failure_times(process, horizon_min=10_080, seed=1, runs=5)
-    >>> table = analyze.spares(times, job, [0, 32, 64, 96], horizon_min=10_080)
-    >>> figure = spares(table, source="7 simulated days", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    32 spare nodes are enough (82 % productive); with 0 it is 27 %
     """
     frame = Frame(source, synthetic)
     SPARES.check(table)

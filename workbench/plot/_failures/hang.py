@@ -22,28 +22,16 @@ def flight_positions(
 ) -> go.Figure:
     """Show what is pending on every rank in groups of every purpose, suspects marked.
 
+    A matrix of ranks and purposes of groups, the number of pending operations in each
+    cell. Ranks with a mark are suspects; a cell with a cross is a group in which the
+    rank has called less than its peers. The title states the verdict.
+
     Parameters
     ----------
     positions
         Table :data:`workbench.tables.FLIGHT_POSITIONS`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A matrix of ranks and purposes of groups, the number of pending operations in each
-        cell. Ranks with a mark are suspects; a cell with a cross is a group in which the
-        rank has called less than its peers. The title states the verdict.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> hang = load.flight_recorder(datasets.path("hang-demo"))
-    >>> table = analyze.flight_positions(hang)
-    >>> figure = flight_positions(table, source="hang-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Rank 1 never arrived; 15 ranks hold 34 pending operations
     """
     frame = Frame(source, synthetic)
     FLIGHT_POSITIONS.check(positions)
@@ -160,27 +148,15 @@ def flight_suspects(
 ) -> go.Figure:
     """Show the suspects of a hang: how many ranks wait for each, and why it is suspected.
 
+    A bar per suspect, filled by confidence; the evidence stands in it. The title states
+    the verdict. Without a suspect a sentence says why there is none.
+
     Parameters
     ----------
     suspects
         Table :data:`workbench.tables.FLIGHT_SUSPECTS`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per suspect, filled by confidence; the evidence stands in it. The title states
-        the verdict. Without a suspect a sentence says why there is none.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> hang = load.flight_recorder(datasets.path("hang-demo"))
-    >>> table = analyze.flight_suspects(hang)
-    >>> figure = flight_suspects(table, source="hang-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Rank 1 never arrived: 15 ranks wait for it
     """
     frame = Frame(source, synthetic)
     FLIGHT_SUSPECTS.check(suspects)
@@ -264,27 +240,15 @@ _OTHER = "another reason"
 def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show whom the ranks of a hang wait for, and what that rank has not done.
 
+    A bar per rank that is waited for, stacked by reason. Ranks that wait for nobody
+    themselves come first and are marked. The title names them.
+
     Parameters
     ----------
     waits
         Table :data:`workbench.tables.FLIGHT_WAITS`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per rank that is waited for, stacked by reason. Ranks that wait for nobody
-        themselves come first and are marked. The title names them.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> hang = load.flight_recorder(datasets.path("hang-demo"))
-    >>> table = analyze.flight_waits(hang)
-    >>> figure = flight_waits(table, source="hang-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Rank 1 waits for nobody; 15 ranks wait, for them or for others
     """
     frame = Frame(source, synthetic)
     FLIGHT_WAITS.check(waits)

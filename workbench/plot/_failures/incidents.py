@@ -38,6 +38,10 @@ def incidents(
 ) -> go.Figure:
     """Show when each host had which kind of incident.
 
+    One row per host (per device where there is one host only), one mark per incident,
+    one trace per category; larger marks fold more lines. Marks that would cover each
+    other are drawn as one. The title counts incidents and names the most frequent cause.
+
     Parameters
     ----------
     failures
@@ -47,26 +51,10 @@ def incidents(
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per host (per device where there is one host only), one mark per incident,
-        one trace per category; larger marks fold more lines. Marks that would cover each
-        other are drawn as one. The title counts incidents and names the most frequent cause.
-
     Raises
     ------
     ValueError
         If ``top`` is below 1.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.failures(datasets.path("failures-demo"), tz="UTC")
-    >>> table = analyze.reported_by(log.failures)
-    >>> figure = incidents(table, source="failures-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    127 incidents within 30 days; most frequent, with 31: GPU has fallen off the bus
     """
     frame = Frame(source, synthetic)
     FAILURES.check(failures)
@@ -206,27 +194,15 @@ def incident_counts(
 ) -> go.Figure:
     """Show how the number of incidents depends on the longest pause inside one.
 
+    One column per window, stacked by category. The title compares the shortest window
+    with the longest.
+
     Parameters
     ----------
     incident_counts
         Table :data:`workbench.tables.INCIDENT_COUNTS`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One column per window, stacked by category. The title compares the shortest window
-        with the longest.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.failures(datasets.path("failures-demo"), tz="UTC")
-    >>> table = analyze.incident_counts(analyze.incidents(analyze.reported_by(log.failures)))
-    >>> figure = incident_counts(table, source="failures-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    127 incidents, whatever the window from 0 to 30 min
     """
     frame = Frame(source, synthetic)
     INCIDENT_COUNTS.check(incident_counts)
@@ -283,28 +259,15 @@ _ROUNDED = 0.0011  # printed shares have one decimal of a per cent
 def cause_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show each cause's share of the failures, with its interval and the printed share.
 
+    One bar per cause with whiskers; a hollow diamond is the share that was printed. The
+    title names the leading cause and how few make up 80 %.
+
     Parameters
     ----------
     shares
         Table :data:`workbench.tables.CAUSE_SHARES`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar per cause with whiskers; a hollow diamond is the share that was printed. The
-        title names the leading cause and how few make up 80 %.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> counts = load.cause_counts(datasets.path("published") / "causes_llama3.csv")
-    >>> table = analyze.cause_shares(counts)
-    >>> figure = cause_shares(table, source="arXiv:2407.21783")
-    >>> print(figure.layout.meta["claim"])
-    Faulty GPU is behind 35 % of the 419 failures, printed as 30 %; the first 5 of 18 causes are
-    behind 81 %
     """
     frame = Frame(source, synthetic)
     CAUSE_SHARES.check(shares)

@@ -23,28 +23,15 @@ _ROW_PX = 22
 def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the nodes with most failures beside what chance would give them.
 
+    A bar per node, those flagged patterned, with a tick at the expected count. The title
+    says how many are flagged and how many lemons such an observation finds at all.
+
     Parameters
     ----------
     nodes
         Table :data:`workbench.tables.LEMON_NODES`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per node, those flagged patterned, with a tick at the expected count. The title
-        says how many are flagged and how many lemons such an observation finds at all.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.failures(datasets.path("failures-demo"), tz="UTC")
-    >>> reported = analyze.reported_by(log.failures)
-    >>> table = analyze.lemon_nodes(reported, nodes=log.nodes)
-    >>> figure = lemon_nodes(table, source="failures-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    2 of 135 nodes fail too often to be chance; 29.6 days find about 96 % of lemons
     """
     frame = Frame(source, synthetic)
     LEMON_NODES.check(nodes)
@@ -128,26 +115,15 @@ def _notes(nodes: pd.DataFrame, drawn: int) -> list[str]:
 def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show how many lemons are found, by how long the nodes are watched.
 
+    A line for the lemons found, and one for the flagged that are lemons. The title says
+    when half of the lemons are found.
+
     Parameters
     ----------
     recall
         Table :data:`workbench.tables.LEMON_RECALL`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A line for the lemons found, and one for the flagged that are lemons. The title says
-        when half of the lemons are found.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> table = analyze.lemon_recall(1_000, 6.5)
-    >>> figure = lemon_recall(table, source="closed form")
-    >>> print(figure.layout.meta["claim"])
-    7 days find 0.3 % of the lemons, 180 days find 99.0 %
     """
     frame = Frame(source, synthetic)
     LEMON_RECALL.check(recall)

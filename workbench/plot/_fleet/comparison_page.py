@@ -89,15 +89,6 @@ def run_comparison_page(
     str
         The page: the result as its title, in what the runs are not alike, and per kind of
         quantity a table with every interval drawn against zero.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> bundle = load.bundle(datasets.path("fleet-demo") / "traces", progress=False)
-    >>> table = analyze.run_comparison(*analyze.run_halves(bundle))
-    >>> page = run_comparison_page(table, source="fleet-demo", synthetic=True)
-    >>> page.splitlines()[0]
-    '<!DOCTYPE html>'
     """
     RUN_COMPARISON.check(table)
     heads = {"Not like with like:": "warnings", "Doubts:": "doubts"}
@@ -136,16 +127,6 @@ def run_trend_page(
     str
         The page: the change as its title, one row per quantity, and one per run with its step
         time drawn.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> job = load.bundle(datasets.path("fleet-demo") / "steps.jsonl", progress=False)
-    >>> table = analyze.run_trend({f"night {number}": job for number in range(6)})
-    >>> changes = analyze.run_changes(table)
-    >>> page = run_trend_page(table, changes, source="fleet-demo, six times", synthetic=True)
-    >>> page.splitlines()[0]
-    '<!DOCTYPE html>'
     """
     RUN_TREND.check(table)
     rows = RUN_CHANGES.check(changes).itertuples()

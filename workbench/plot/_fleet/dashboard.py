@@ -73,14 +73,6 @@ def dashboard(
     -------
     FindingCards
         HTML without scripts, and the findings as text.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> bundle = load.bundle(datasets.path("fleet-demo"), tz="UTC", progress=False)
-    >>> shown = dashboard(analyze.findings(bundle), bundle, source="fleet-demo", synthetic=True)
-    >>> "What was loaded" in shown.html
-    True
     """
     made = parts.note(_MADE) if synthetic else ""
     made += "".join(

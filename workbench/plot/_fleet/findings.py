@@ -71,14 +71,6 @@ def findings(
     -------
     FindingCards
         Shown by a notebook as HTML without scripts; ``html`` and ``text`` hold both forms.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> bundle = load.bundle(datasets.path("fleet-demo"), tz="UTC", progress=False)
-    >>> cards = findings(analyze.findings(bundle), source="fleet-demo", synthetic=True)
-    >>> "synthetic" in cards.html
-    True
     """
     table = FINDINGS.check(found.findings)
     foot = [f"Source: {source}{' (synthetic)' * synthetic}"] if source or synthetic else []

@@ -37,6 +37,9 @@ def power_dips(
 ) -> go.Figure:
     """Show when power fell, how deep and for how long, and what happened then if that is known.
 
+    Per dip a bar from its start to its end at its mean power, and a mark in its middle, one
+    symbol per cause. The title counts dips, and names the one with the largest shortfall.
+
     Parameters
     ----------
     table
@@ -45,24 +48,6 @@ def power_dips(
         Table :data:`workbench.tables.POWER_TOTALS` that the dips were found in; drawn behind them.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Per dip a bar from its start to its end at its mean power, and a mark in its middle, one
-        symbol per cause. The title counts dips, and names the one with the largest shortfall.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> totals = analyze.power_sum(power)
-    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
-    >>> table = analyze.power_dips(totals)
-    >>> figure = power_dips(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    3 dips of power, the largest by 45 % for 56.4 s
     """
     frame = Frame(source, synthetic)
     POWER_DIPS.check(table)

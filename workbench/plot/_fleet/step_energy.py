@@ -47,30 +47,16 @@ _PER = (("energy_per_token_j", "per token"), ("energy_per_sample_j", "per sample
 def step_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the energy of every step, and what a token of it cost.
 
+    One point per step over time, its median as a line; below, energy per token, or per sample
+    where no tokens are told. The title states the medians. Points may be dropped, never the
+    highest or lowest.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.STEP_ENERGY`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One point per step over time, its median as a line; below, energy per token, or per sample
-        where no tokens are told. The title states the medians. Points may be dropped, never the
-        highest or lowest.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
-    >>> table = analyze.step_energy(power, job.steps)
-    >>> figure = step_energy(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    In doubt: A step draws 1.98 kJ (median), 8.05 kW on average; 30.3 mJ per token
     """
     frame = Frame(source, synthetic)
     STEP_ENERGY.check(table)
@@ -163,29 +149,15 @@ _WORDS = 1.3
 def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show where the energy of a run went, each state beginning where the one above ends.
 
+    A waterfall from left to right, one row per state; its end is the energy of the run. The
+    title states the share of useful steps and the largest of the others.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.ENERGY_WASTE`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A waterfall from left to right, one row per state; its end is the energy of the run. The
-        title states the share of useful steps and the largest of the others.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
-    >>> table = analyze.energy_waste(power, job.steps, job.spans)
-    >>> figure = energy_waste(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    34 % of 640 kJ went into useful steps; the most of the rest, 39 %: restart
     """
     frame = Frame(source, synthetic)
     ENERGY_WASTE.check(table)
@@ -238,30 +210,14 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
 def kernel_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the energy by kernel, operator or module, with its interval and the power it adds.
 
+    One bar per kind, idle last. The title states the kind that took most, and its share.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.KERNEL_ENERGY`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar per kind, idle last. The title states the kind that took most, and its share.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load, simulate
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> power = simulate.kernel_power(
-    ...     events, {"compute": 420, "communication": 110}, average_s=0.005
-    ... )
-    >>> table = analyze.kernel_energy(events[events["kind"] != "memory"], power, average_s=0.005)
-    >>> figure = kernel_energy(table, source="made meter", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    compute takes 65 % of 783 J: 421 W more than idle while it runs
     """
     frame = Frame(source, synthetic)
     KERNEL_ENERGY.check(table)
@@ -343,6 +299,9 @@ def incident_energy(
 ) -> go.Figure:
     """Show what every interruption cost: the work it undid, and the time until the next step.
 
+    One row per interruption in order of time, named by time, host and cause. The title states
+    what all of them cost and the dearest.
+
     Parameters
     ----------
     table
@@ -352,27 +311,10 @@ def incident_energy(
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per interruption in order of time, named by time, host and cause. The title states
-        what all of them cost and the dearest.
-
     Raises
     ------
     ValueError
         If ``top`` is below 1.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
-    >>> table = analyze.incident_energy(power, job.steps, job.spans)
-    >>> figure = incident_energy(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    1 interruption cost 294 kJ, 46 % of the run's energy: not told
     """
     frame = Frame(source, synthetic)
     INCIDENT_ENERGY.check(table)
@@ -460,31 +402,15 @@ _INSIDE = "in steps"
 def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the power of a usual step, and what is drawn outside of steps.
 
+    Mean power of each part of a step, with the band that holds 80 % of the samples, and a
+    line for what lies outside of steps. The title states the lowest and the highest part.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.PHASE_POWER`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Mean power of each part of a step, with the band that holds 80 % of the samples, and a
-        line for what lies outside of steps. The title states the lowest and the highest part.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> totals = analyze.power_sum(power)
-    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
-    >>> table = analyze.phase_power(totals, job.steps)
-    >>> figure = phase_power(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Power within a step is lowest (6.90 kW) from 0 to 10 %, highest (8.39 kW) from 60 to 70 %: 18 %
-    between them
     """
     frame = Frame(source, synthetic)
     PHASE_POWER.check(table)

@@ -46,6 +46,11 @@ def fleet_timeline(
 ) -> go.Figure:
     """Show what the fleet drew, did and suffered, on one axis of time.
 
+    Panels from top to bottom: power of all and of each entity, time of each step, spans of the
+    job, failures by host, and what traces cover; those without rows are dropped. Zooming one
+    zooms all. Dashed lines mark fatal failures through all panels. The title states the span,
+    the range of power, and the first fatal failure.
+
     Parameters
     ----------
     table
@@ -59,29 +64,10 @@ def fleet_timeline(
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Panels from top to bottom: power of all and of each entity, time of each step, spans of the
-        job, failures by host, and what traces cover; those without rows are dropped. Zooming one
-        zooms all. Dashed lines mark fatal failures through all panels. The title states the span,
-        the range of power, and the first fatal failure.
-
     Raises
     ------
     ValueError
         If the window is empty, or ``max_points`` below 4.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
-    >>> table = analyze.fleet_timeline(power, steps=job.steps, spans=job.spans)
-    >>> figure = fleet_timeline(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    122 s from 08:00:00 UTC, 4.16 kW to 8.69 kW, 128 steps
     """
     frame = Frame(source, synthetic)
     FLEET_TIMELINE.check(table)

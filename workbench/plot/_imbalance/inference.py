@@ -27,29 +27,15 @@ _MOST_SETTINGS, _BINDING_PX, _OTHER_PX = 30, 15, 8
 def inference_node(node: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show how fast each resource alone would let a node be; the slowest one binds.
 
+    One row per setting, one dot per resource, the binding one large. The title names what
+    binds, and how much faster the node would be without.
+
     Parameters
     ----------
     node
         Table :data:`workbench.tables.INFERENCE_NODE` of one or several settings.
     source, synthetic
         Where the model comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per setting, one dot per resource, the binding one large. The title names what
-        binds, and how much faster the node would be without.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> model = analyze.recommendation_model("DLRM v2")
-    >>> node = analyze.InferenceNode(analyze.inference_card("T4"))
-    >>> table = analyze.inference_node(model, [node])
-    >>> figure = inference_node(table, source="data sheets")
-    >>> print(figure.layout.meta["claim"])
-    Memory binds 6 x T4, batch 256, DLRM v2 at 2,059,405 samples/s; without it the node is 2.49 × as
-    fast
     """
     frame = Frame(source, synthetic)
     INFERENCE_NODE.check(node)
@@ -114,29 +100,15 @@ def inference_capacity(
 ) -> go.Figure:
     """Show the nodes that serve a rate within a latency, by the size of batches.
 
+    One dot per batch size that is feasible. The title states the fewest nodes; the line under
+    it says why other batches are not feasible.
+
     Parameters
     ----------
     capacity
         Table :data:`workbench.tables.INFERENCE_CAPACITY`.
     source, synthetic
         Where the model comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One dot per batch size that is feasible. The title states the fewest nodes; the line under
-        it says why other batches are not feasible.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> model = analyze.recommendation_model("DLRM v2")
-    >>> node = analyze.InferenceNode(analyze.inference_card("T4"))
-    >>> goal = analyze.ServiceGoal(rate_per_s=1e5)
-    >>> table = analyze.inference_capacity(model, node, goal)
-    >>> figure = inference_capacity(table, source="data sheets")
-    >>> print(figure.layout.meta["claim"])
-    1 node with batches of 16 is enough: latency 363 µs, 64 % busy
     """
     frame = Frame(source, synthetic)
     INFERENCE_CAPACITY.check(capacity)

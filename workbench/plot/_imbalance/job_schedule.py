@@ -33,6 +33,10 @@ def job_schedule(
 ) -> go.Figure:
     """Show the stages of one data-parallel rank in a step, and if all operations were equal.
 
+    A lane per version and stage on one time axis: forward and backward passes with the
+    number of their micro-batch, transfers in a thin line below them, idle time where
+    nothing is drawn over the grey. The title states both ends.
+
     Parameters
     ----------
     schedule
@@ -42,23 +46,6 @@ def job_schedule(
         ``"ideal"``. Recorded sends and receives include waiting.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A lane per version and stage on one time axis: forward and backward passes with the
-        number of their micro-batch, transfers in a thin line below them, idle time where
-        nothing is drawn over the grey. The title states both ends.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> job = load.job_operations(datasets.path("imbalance-demo") / "synthetic_job.parquet")
-    >>> whole = analyze.complete_steps(job)
-    >>> table = analyze.job_schedule(whole, step=whole["step"].iloc[0])
-    >>> figure = job_schedule(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Step 0 of rank 6 takes 4.63 s replayed and 3.56 s if all operations were equal
     """
     frame = Frame(source, synthetic)
     JOB_SCHEDULE.check(schedule)
@@ -108,6 +95,9 @@ def job_micro_batches(
 ) -> go.Figure:
     """Show the backward pass of every micro-batch over its forward pass.
 
+    One dot per micro-batch; those of the rank that computes longest have a symbol of
+    their own, because one slow worker makes both passes long as well.
+
     Parameters
     ----------
     micro_batches
@@ -119,21 +109,6 @@ def job_micro_batches(
         Dots to draw at most; the longest and shortest passes always stay.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One dot per micro-batch; those of the rank that computes longest have a symbol of
-        their own, because one slow worker makes both passes long as well.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> job = load.job_operations(datasets.path("imbalance-demo") / "synthetic_job.parquet")
-    >>> table = analyze.job_micro_batches(job)
-    >>> figure = job_micro_batches(table, max_points=200, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Forward passes take 77.3 ms to 129 ms
     """
     frame = Frame(source, synthetic)
     JOB_MICRO_BATCHES.check(micro_batches)
@@ -264,6 +239,9 @@ def job_dispersion(
 ) -> go.Figure:
     """Show how much GPU time each measure of imbalance would call lost.
 
+    One bar per measure with its value beside it; what each cannot see on hover. The
+    title names the measure that hides most.
+
     Parameters
     ----------
     dispersion
@@ -271,22 +249,6 @@ def job_dispersion(
         others are compared with.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar per measure with its value beside it; what each cannot see on hover. The
-        title names the measure that hides most.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> job = load.job_operations(datasets.path("imbalance-demo") / "synthetic_job.parquet")
-    >>> whole = analyze.complete_steps(job)
-    >>> table = analyze.job_dispersion(whole)
-    >>> figure = job_dispersion(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    The what-if calls 24 % of the GPU time lost, “time in pipeline sends” only 0.5 %
     """
     frame = Frame(source, synthetic)
     JOB_DISPERSION.check(dispersion)

@@ -38,6 +38,9 @@ def micro_batches(
 ) -> go.Figure:
     """Show the work of every micro-batch of some global batches.
 
+    One column per micro-batch, linear work below attention, in units of the mean of its
+    batch. The title states the worst one shown.
+
     Parameters
     ----------
     micro_batches
@@ -48,23 +51,6 @@ def micro_batches(
         Global batches to show, at most 40.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One column per micro-batch, linear work below attention, in units of the mean of its
-        batch. The title states the worst one shown.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> packed = analyze.packing(lengths, analyze.PackingPlan())
-    >>> table = analyze.micro_batches(packed)
-    >>> figure = micro_batches(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    The heaviest micro-batch has 2.30 times the mean work of its batch
     """
     frame = Frame(source, synthetic)
     MICRO_BATCHES.check(micro_batches)
@@ -121,31 +107,15 @@ def packing_balance(
 ) -> go.Figure:
     """Compare ways of packing by how uneven they leave the work.
 
+    Per plan the mean over batches, the 95th percentile, and delay and memory in words.
+    The title states the most even plan.
+
     Parameters
     ----------
     balance
         Table :data:`workbench.tables.PACKING_BALANCE`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Per plan the mean over batches, the 95th percentile, and delay and memory in words.
-        The title states the most even plan.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> plans = analyze.packing_plans(analyze.PackingPlan())
-    >>> packed = [analyze.packing(lengths, plan) for plan in plans]
-    >>> table = analyze.packing_balance(packed)
-    >>> figure = packing_balance(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Packing with queues from 32K/64K, memory 1.25x: 1.05 times the mean work instead of 1.49, tokens
-    0.53 batches late
     """
     frame = Frame(source, synthetic)
     PACKING_BALANCE.check(balance)
@@ -226,28 +196,14 @@ def _most_even(rows: pd.DataFrame) -> str:
 def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show whether more documents arrive in the delay queues than can leave them.
 
+    Arrivals over possible departures per queue; from 1 a queue grows forever.
+
     Parameters
     ----------
     queues
         Table :data:`workbench.tables.PACKING_QUEUES`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Arrivals over possible departures per queue; from 1 a queue grows forever.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> plan = analyze.PackingPlan("delay queues")
-    >>> table = analyze.packing(lengths, plan).queues
-    >>> figure = packing_queues(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Every queue empties; the fullest gets 17 % of what can leave
     """
     frame = Frame(source, synthetic)
     PACKING_QUEUES.check(queues)

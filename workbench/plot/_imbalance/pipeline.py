@@ -21,31 +21,15 @@ _LANE_PX = 24
 def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show what every stage computes and when; several layouts share one time axis.
 
+    One lane per version and stage of the slowest replica, a bar per pass with the number
+    of its micro-batch. The title states how long each version takes, and how idle it is.
+
     Parameters
     ----------
     tasks
         Table :data:`workbench.tables.PIPELINE`, one or several versions of a step.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One lane per version and stage of the slowest replica, a bar per pass with the number
-        of its micro-batch. The title states how long each version takes, and how idle it is.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> packed = analyze.packing(lengths, analyze.PackingPlan())
-    >>> sharding = analyze.context_sharding(packed, ranks=4)
-    >>> costs = analyze.micro_batch_costs(sharding)
-    >>> table = analyze.pipeline(costs, analyze.Parallelism(), batch=0)
-    >>> figure = pipeline(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Actual: pipeline bubble 44 % of the step
     """
     frame = Frame(source, synthetic)
     PIPELINE.check(tasks)
@@ -140,28 +124,15 @@ _LINES = (
 def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show how many documents are longer than a length, and what the shorter ones hold.
 
+    Three lines over a logarithmic axis of lengths. The title states what the longest
+    1 % of the documents hold.
+
     Parameters
     ----------
     shares
         Table :data:`workbench.tables.LENGTH_SHARES`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Three lines over a logarithmic axis of lengths. The title states what the longest
-        1 % of the documents hold.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> table = analyze.length_shares(lengths)
-    >>> figure = length_shares(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    The longest 1 % of documents hold 17 % of the tokens and 74 % of the attention
     """
     frame = Frame(source, synthetic)
     LENGTH_SHARES.check(shares)
@@ -204,28 +175,15 @@ _MOST_LEFT = 0.05
 def training_speed(speed: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the speed of every recipe over the plain one.
 
+    One bar per recipe: what it adds to the one it builds on, from the plain one on, which
+    is 1. The title states the fastest.
+
     Parameters
     ----------
     speed
         Table :data:`workbench.tables.TRAINING_SPEED`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar per recipe: what it adds to the one it builds on, from the plain one on, which
-        is 1. The title states the fastest.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> table = analyze.training_speed(lengths, analyze.PackingPlan(), analyze.Parallelism())
-    >>> figure = training_speed(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Delay queues, adaptive trains 21 % faster than plain packing
     """
     frame = Frame(source, synthetic)
     TRAINING_SPEED.check(speed)

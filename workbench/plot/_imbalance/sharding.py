@@ -41,29 +41,15 @@ def context_sharding(
 ) -> go.Figure:
     """Compare ways of sharding by the attention of the slowest rank.
 
+    One bar per way, all micro-batches together, over an even share on a perfect kernel.
+    The title states the best, and how often adaptive cuts the documents.
+
     Parameters
     ----------
     sharding
         Table :data:`workbench.tables.CONTEXT_SHARDING`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar per way, all micro-batches together, over an even share on a perfect kernel.
-        The title states the best, and how often adaptive cuts the documents.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> packed = analyze.packing(lengths, analyze.PackingPlan())
-    >>> table = analyze.context_sharding(packed, ranks=4)
-    >>> figure = context_sharding(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Hybrid: the slowest rank takes 1.19 of an even share instead of 1.67
     """
     frame = Frame(source, synthetic)
     CONTEXT_SHARDING.check(sharding)
@@ -102,28 +88,15 @@ def context_sharding(
 def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show which rank computes which document of one micro-batch, and for how long.
 
+    One row per rank, its runs one after the other; the documents with the most work have
+    a look of their own. The title states the slowest rank over the mean.
+
     Parameters
     ----------
     chunks
         Table :data:`workbench.tables.CONTEXT_CHUNKS`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per rank, its runs one after the other; the documents with the most work have
-        a look of their own. The title states the slowest rank over the mean.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> file = datasets.path("imbalance-demo") / "synthetic_lengths.txt"
-    >>> lengths = load.document_lengths(file).head(2_000)
-    >>> table = analyze.context_chunks(lengths.head(8), ranks=2)
-    >>> figure = context_chunks(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Rank 1 computes 1.07 times the mean of the ranks
     """
     frame = Frame(source, synthetic)
     CONTEXT_CHUNKS.check(chunks)
@@ -190,6 +163,9 @@ _NEAR, _UNEQUAL = 1.05, 1.1
 def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show how far the busiest unit is above the mean, for each placement.
 
+    One line per placement, and the bound, against what varies: hot rows, copies, units
+    or the share of the most popular row. The title states what is left to gain.
+
     Parameters
     ----------
     sharding
@@ -197,22 +173,6 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
         of units may be put together with ``pandas.concat``.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One line per placement, and the bound, against what varies: hot rows, copies, units
-        or the share of the most popular row. The title states what is left to gain.
-
-    Examples
-    --------
-    >>> from workbench import analyze, simulate
-    >>> popularity = simulate.row_popularity(10_000, 1.05)
-    >>> table = analyze.row_sharding(popularity, units=8, hot_rows=[0, 8], copies=2)
-    >>> figure = row_sharding(table, source="simulated rows", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    2 copies of the 8 most popular rows: at best the busiest of 8 units goes from 1.00 × the mean to
-    1.00 ×
     """
     frame = Frame(source, synthetic)
     ROW_SHARDING.check(sharding)
@@ -320,6 +280,9 @@ def table_sharding(
 ) -> go.Figure:
     """Show what the shards of every rank cost, the slowest rank first.
 
+    Stacks of look-ups and communication, one per rank, and the mean. The title states
+    how far the slowest rank is from it, and the table that it waits for.
+
     Parameters
     ----------
     shards
@@ -329,21 +292,6 @@ def table_sharding(
         are then printed under the title.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Stacks of look-ups and communication, one per rank, and the mean. The title states
-        how far the slowest rank is from it, and the table that it waits for.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> tables = analyze.recommendation_model("DLRM v2").tables
-    >>> table = analyze.table_sharding(tables, ranks=8)
-    >>> figure = table_sharding(table, source="tables of DLRM v2")
-    >>> print(figure.layout.meta["claim"])
-    8 ranks in balance: the slowest, rank 2, takes 454 µs, 1.01 × the mean
     """
     frame = Frame(source, synthetic)
     TABLE_SHARDING.check(shards)

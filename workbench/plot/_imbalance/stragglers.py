@@ -53,27 +53,15 @@ _ADVICE = {
 def job_slowdown(slowdown: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the verdict on a job: its step as it is, and with one cause after the other gone.
 
+    Bars of the mean step: the part that equal operations need, the excess and launch
+    delays. The title states the slowdown and the verdict, the line below what to do.
+
     Parameters
     ----------
     slowdown
         Table :data:`workbench.tables.JOB_SLOWDOWN`; of several rows the first is shown.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Bars of the mean step: the part that equal operations need, the excess and launch
-        delays. The title states the slowdown and the verdict, the line below what to do.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> job = load.job_operations(datasets.path("imbalance-demo") / "synthetic_job.parquet")
-    >>> table = analyze.job_slowdown(job)
-    >>> figure = job_slowdown(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    The job is 1.32 × as slow as with equal operations: a few workers are slow
     """
     frame = Frame(source, synthetic)
     JOB_SLOWDOWN.check(slowdown)
@@ -115,29 +103,16 @@ def job_slowdown(slowdown: pd.DataFrame, *, source: str = "", synthetic: bool = 
 def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show how slow each part alone makes the job: a map of workers, or bars.
 
+    Workers: data-parallel ranks beside each other, stages below each other; of many
+    ranks the worst, and the others as one column. Other parts: bars, the worst first.
+    The title names the worst part.
+
     Parameters
     ----------
     parts
         Table :data:`workbench.tables.JOB_SLOWDOWN_BY`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Workers: data-parallel ranks beside each other, stages below each other; of many
-        ranks the worst, and the others as one column. Other parts: bars, the worst first.
-        The title names the worst part.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> job = load.job_operations(datasets.path("imbalance-demo") / "synthetic_job.parquet")
-    >>> whole = analyze.complete_steps(job)
-    >>> table = analyze.job_slowdown_by(whole, "worker")
-    >>> figure = job_slowdown_by(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Rank 6 on stage 2 alone makes the job 1.32 × as slow; the median of 32 parts, 1.00 ×
     """
     frame = Frame(source, synthetic)
     JOB_SLOWDOWN_BY.check(parts)
@@ -159,27 +134,15 @@ def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = 
 def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show every step: as recorded, replayed, and with equal operations.
 
+    Three lines over the steps, sorted by the replayed time. The title states the range
+    of slowdowns.
+
     Parameters
     ----------
     steps
         Table :data:`workbench.tables.JOB_STEPS`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Three lines over the steps, sorted by the replayed time. The title states the range
-        of slowdowns.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> job = load.job_operations(datasets.path("imbalance-demo") / "synthetic_job.parquet")
-    >>> table = analyze.job_steps(job)
-    >>> figure = job_steps(table, source="imbalance-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Steps are 1.29 to 1.39 × as slow as with equal operations, half above 1.31 ×
     """
     frame = Frame(source, synthetic)
     JOB_STEPS.check(steps)

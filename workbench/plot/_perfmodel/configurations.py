@@ -32,6 +32,9 @@ def parallelism_plan(
 ) -> go.Figure:
     """Show the fastest way to spread a model for each tensor and pipeline size.
 
+    A cell per TP and PP with time, interval and memory; cells without a way that fits
+    are empty of colour and say what they would need. The title names the fastest.
+
     Parameters
     ----------
     plan
@@ -40,22 +43,6 @@ def parallelism_plan(
         Tokens to train on: the title then says how many days that takes without a break.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A cell per TP and PP with time, interval and memory; cells without a way that fits
-        are empty of colour and say what they would need. The title names the fastest.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> shape = analyze.model_shape("Llama 3 8B")
-    >>> like = analyze.Layout(global_batch=256, sequence=8192, flash_attention=True)
-    >>> table = analyze.parallelism_plan(shape, 64, model=analyze.assumed_model(), like=like)
-    >>> figure = parallelism_plan(table, source="closed form")
-    >>> print(figure.layout.meta["claim"])
-    In doubt: TP2 PP2 DP16 with micro-batches of 1 is the fastest on 64 H100: 3.72 s per iteration
     """
     frame = Frame(source, synthetic)
     PLAN.check(plan)
@@ -152,25 +139,14 @@ def _parallelism_plan_note(plan: pd.DataFrame, best: pd.DataFrame) -> str:
 def training_runs(runs: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show which share of the peak published training runs come to.
 
+    A bar per run with its GPU-hours, 30 at most; the title states lowest and highest share.
+
     Parameters
     ----------
     runs
         Table :data:`workbench.tables.TRAINING_RUNS`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per run with its GPU-hours, 30 at most; the title states lowest and highest share.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> table = analyze.training_runs()
-    >>> figure = training_runs(table, source="model cards")
-    >>> print(figure.layout.meta["claim"])
-    8 published runs came to 16 % to 43 % of the GPUs' peak
     """
     frame = Frame(source, synthetic)
     TRAINING_RUNS.check(runs)

@@ -51,6 +51,9 @@ def critical_path(
 ) -> go.Figure:
     """Show what the time on the longest path was spent on, by kind and by name.
 
+    A bar per kind of dependency, the longest on top, and below it one per name; guessed
+    dependencies are hatched. The title states the shares of the GPU and the CPU.
+
     Parameters
     ----------
     table
@@ -59,23 +62,6 @@ def critical_path(
         Names to show; the rest of each kind is gathered.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per kind of dependency, the longest on top, and below it one per name; guessed
-        dependencies are hatched. The title states the shares of the GPU and the CPU.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> graph = analyze.execution_graph(events)
-    >>> table = analyze.critical_path(events, graph)
-    >>> figure = critical_path(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    98 % of the critical path is work on the GPU, 1.9 % is the CPU
     """
     frame = Frame(source, synthetic)
     CRITICAL_PATH.check(table)
@@ -212,6 +198,9 @@ def slack(
 ) -> go.Figure:
     """Draw GPU work per stream over time, told apart by how much later it could come.
 
+    One bar trace per band of slack, one lane per stream. The title counts the work that
+    could come later by more than ``large_ns``.
+
     Parameters
     ----------
     table
@@ -223,24 +212,6 @@ def slack(
         :func:`workbench.plot.timeline`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar trace per band of slack, one lane per stream. The title counts the work that
-        could come later by more than ``large_ns``.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> graph = analyze.execution_graph(events)
-    >>> table = analyze.slack(events, graph)
-    >>> figure = slack(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    464 of 1,320 kernels and copies could come later by more than 1 ms; 67 % of the GPU time has no
-    slack
     """
     frame = Frame(source, synthetic)
     SLACK.check(table)
@@ -345,6 +316,9 @@ def what_if(
 ) -> go.Figure:
     """Show what a step would take, question by question, beside what it takes.
 
+    One bar per question with its interval, the shortest step on top; a line at the measured
+    time. Questions in doubt are hatched. The title states the largest win.
+
     Parameters
     ----------
     table
@@ -353,24 +327,6 @@ def what_if(
         Question that the title is about; the one that saves most by default.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar per question with its interval, the shortest step on top; a line at the measured
-        time. Questions in doubt are hatched. The title states the largest win.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> graph = analyze.execution_graph(events)
-    >>> change = analyze.Change(factor=0.5, kind="communication")
-    >>> table = analyze.what_if(events, graph, [change])
-    >>> figure = what_if(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    communication x0.5 saves most: a step takes 235 ms instead of 276 ms, 1.17 × as fast
     """
     frame = Frame(source, synthetic)
     WHAT_IF.check(table)

@@ -25,30 +25,15 @@ _MOST_PRODUCTS, _MOST_PEAKS = 300, 24
 def fast_matmul(products: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show what each of your matrix products would gain, against its size.
 
+    One dot per product at the speed-up with sums in memory; its whisker ends where the kernel
+    hides all of them. The title states how many pay, and what they gain together.
+
     Parameters
     ----------
     products
         Table :data:`workbench.tables.FAST_MATMUL`.
     source, synthetic
         Where the sizes come from, printed under the figure; whether they were generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One dot per product at the speed-up with sums in memory; its whisker ends where the kernel
-        hides all of them. The title states how many pay, and what they gain together.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> shape = analyze.model_shape("Llama 3 8B")
-    >>> layout = analyze.Layout(data=8, global_batch=256, sequence=8192)
-    >>> products = analyze.matrix_products(analyze.configurations(shape, layout))
-    >>> table = analyze.fast_matmul(products)
-    >>> figure = fast_matmul(table, source="Llama 3 8B, 8 GPUs")
-    >>> print(figure.layout.meta["claim"])
-    No product gains by fast multiplication on H100 in bfloat16: 0 % in all, at most 14 % with
-    hidden sums
     """
     frame = Frame(source, synthetic)
     FAST_MATMUL.check(products)
@@ -118,6 +103,9 @@ def fast_matmul_crossover(
 ) -> go.Figure:
     """Show from which size on fast multiplication pays, by GPU and type.
 
+    Two dots per GPU and type: a kernel that hides all sums, and sums in memory; a real kernel
+    lies between. The title states the smallest and the largest.
+
     Parameters
     ----------
     crossover
@@ -126,21 +114,6 @@ def fast_matmul_crossover(
         Table :data:`workbench.tables.FAST_MATMUL` of your products, marked in the lowest row.
     source, synthetic
         Where the sizes come from, printed under the figure; whether they were generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Two dots per GPU and type: a kernel that hides all sums, and sums in memory; a real kernel
-        lies between. The title states the smallest and the largest.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> table = analyze.fast_matmul_crossover(analyze.matrix_peaks())
-    >>> figure = fast_matmul_crossover(table, source="data sheets")
-    >>> print(figure.layout.meta["claim"])
-    With sums in memory fast multiplication pays from 1,721 on A100 float32, from 28,125 on GB200
-    fp8
     """
     frame = Frame(source, synthetic)
     FAST_MATMUL_CROSSOVER.check(crossover)

@@ -31,31 +31,16 @@ def pipeline_schedule(
 ) -> go.Figure:
     """Show what every stage runs and when; several schedules share one time axis.
 
+    One lane per schedule and stage, a bar per pass with its letter and the number of its
+    micro-batch; two that overlap share the height of the lane. The title states how long
+    stages are idle.
+
     Parameters
     ----------
     times
         Table :data:`workbench.tables.SCHEDULE_TIMES`, one or several schedules.
     source
         Where the durations come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One lane per schedule and stage, a bar per pass with its letter and the number of its
-        micro-batch; two that overlap share the height of the lane. The title states how long
-        stages are idle.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> order = analyze.pipeline_schedule("1f1b", stages=4, micro_batches=8)
-    >>> times = analyze.PassTimes(forward_ns=10e6, backward_ns=20e6)
-    >>> table = analyze.schedule_times(order, times)
-    >>> figure = pipeline_schedule(table, source="closed form")
-    >>> print(figure.layout.meta["claim"])
-    1f1b: 4 stages, pipeline bubble 27 % of the step
     """
     frame = Frame(source, synthetic)
     SCHEDULE_TIMES.check(times)
@@ -161,29 +146,15 @@ def schedule_comparison(
 ) -> go.Figure:
     """Compare schedules: how long a step takes, how much of it is bubble, what it keeps.
 
+    A bar per schedule, the fastest on top: computing and idle time of a mean stage, and
+    how many activations the fullest stage keeps. The title names the fastest.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.SCHEDULE_COMPARISON`.
     source
         Where the durations come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per schedule, the fastest on top: computing and idle time of a mean stage, and
-        how many activations the fullest stage keeps. The title names the fastest.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> times = analyze.PassTimes(forward_ns=10e6, backward_ns=20e6)
-    >>> table = analyze.schedule_comparison(times, stages=4, micro_batches=8)
-    >>> figure = schedule_comparison(table, source="closed form")
-    >>> print(figure.layout.meta["claim"])
-    In doubt: zbv takes 255 ms per step, the least; 1f1b takes 29 % more
     """
     frame = Frame(source, synthetic)
     SCHEDULE_COMPARISON.check(table)

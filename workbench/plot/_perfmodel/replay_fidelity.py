@@ -38,6 +38,9 @@ _EXPLAINED = "explained time [%]"
 def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the errors of a replay, and how much of the time it explains.
 
+    One row per rank or trace, the worst on top: four errors on the left, the explained
+    share on the right. The title states the error of the whole and that share.
+
     Parameters
     ----------
     table
@@ -45,23 +48,6 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
         column ``trace`` that names them.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per rank or trace, the worst on top: four errors on the left, the explained
-        share on the right. The title states the error of the whole and that share.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> graph = analyze.execution_graph(events)
-    >>> table = analyze.replay_fidelity(events, graph)
-    >>> figure = replay_fidelity(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    The replay underestimates by &lt; 0.1 %; &gt; 99.9 % of the time is explained
     """
     frame = Frame(source, synthetic)
     REPLAY_FIDELITY.check(table)
@@ -101,30 +87,16 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
 def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show what the replay loses without each step of building its graph.
 
+    One row per step dropped, the most important on top: the error of the worst ProfilerStep,
+    or of the whole trace if there are none, and the explained share; lines stand for the
+    whole graph. The title names the steps that matter most.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.GRAPH_ABLATION`; of several ranks the worst counts.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per step dropped, the most important on top: the error of the worst ProfilerStep,
-        or of the whole trace if there are none, and the explained share; lines stand for the
-        whole graph. The title names the steps that matter most.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> table = analyze.graph_ablation(events)
-    >>> figure = graph_ablation(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Without stream order the largest error of a step grows from &lt; 0.1 % to 100 %; 96 % of the
-    time is unexplained
     """
     frame = Frame(source, synthetic)
     GRAPH_ABLATION.check(table)
@@ -270,6 +242,8 @@ def gpu_busy(
 ) -> go.Figure:
     """Show the busy share of the GPU over time, and beside it that of a replay.
 
+    A stepped line, and a dashed one for the replay. The title states both means.
+
     Parameters
     ----------
     measured
@@ -278,23 +252,6 @@ def gpu_busy(
         The same of :func:`workbench.analyze.replayed_events`, with bins of the same width.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A stepped line, and a dashed one for the replay. The title states both means.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> graph = analyze.execution_graph(events)
-    >>> replayed = analyze.replayed_events(events, graph, analyze.replay(graph))
-    >>> table = analyze.gpu_busy(events)
-    >>> figure = gpu_busy(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    The GPU is busy 98 % of the time
     """
     frame = Frame(source, synthetic)
     curves = {"measured": _mean(measured)}
@@ -354,30 +311,15 @@ _MOST_MARKED = 50
 def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show every step as measured, and as predicted without it.
 
+    Three lines: measured, predicted by the graph, and the mean of the other steps, which
+    needs no graph. The title states the errors of both.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.HELD_OUT_STEPS`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Three lines: measured, predicted by the graph, and the mean of the other steps, which
-        needs no graph. The title states the errors of both.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> graph = analyze.execution_graph(events)
-    >>> table = analyze.held_out_steps(events, graph)
-    >>> figure = held_out_steps(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    From the other steps, a step is predicted to 11 % on average, 21 % at worst; their mean is 9.7 %
-    and 25 % off
     """
     frame = Frame(source, synthetic)
     HELD_OUT_STEPS.check(table)

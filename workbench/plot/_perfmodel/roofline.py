@@ -35,6 +35,9 @@ def roofline(
 ) -> go.Figure:  # fmt: skip
     """Show operators below the roofs of their GPU: what each could gain, and what limits it.
 
+    One marker per row, its area the time, below lines of the peaks; both axes logarithmic. The
+    title names the row with the largest gain, and the share of the time that is not shown.
+
     Parameters
     ----------
     roofline
@@ -45,33 +48,6 @@ def roofline(
         Rows to name in the picture, those of the longest time.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One marker per row, its area the time, below lines of the peaks; both axes logarithmic. The
-        title names the row with the largest gain, and the share of the time that is not shown.
-
-    Examples
-    --------
-    >>> from workbench import analyze, load
-    >>> import json, tempfile
-    >>> inputs = {"Input Dims": [[8192, 4096], [4096, 4096]]}
-    >>> inputs["Input type"] = ["c10::BFloat16", "c10::BFloat16"]
-    >>> call = {"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 20, "name": "aten::mm"}
-    >>> gpu = {"device": 0, "stream": 7, "correlation": 1}
-    >>> rows = [call | {"cat": "cpu_op", "args": inputs},
-    ...         call | {"cat": "cuda_runtime", "args": gpu},
-    ...         call | {"cat": "kernel", "tid": 7, "ts": 30, "dur": 450, "args": gpu}]
-    >>> devices = [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-    ...     json.dump({"traceEvents": rows, "deviceProperties": devices}, file)
-    ...     file.flush()
-    ...     trace = load.traces(file.name)
-    >>> table = analyze.roofline(trace.events, devices=trace.devices)
-    >>> figure = roofline(table, source="made profile", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    aten::mm has most to gain: it reaches 62 % of its compute roof, which costs 38 % of the GPU time
     """
     frame = Frame(source, synthetic)
     ROOFLINE.check(roofline)

@@ -20,30 +20,15 @@ _VERDICTS = (("pass", "allowed", "circle"), ("FAIL", "limit", "x"))
 def trace_likeness(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show every score of a synthetic trace beside what is allowed.
 
+    One row per score: the distance from a perfect score, as a share of what is allowed; right
+    of the line it fails. The title states whether behaviour is alike, and what leaks.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.TRACE_LIKENESS`.
     source, synthetic
         Where the data comes from, printed under the figure; whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per score: the distance from a perfect score, as a share of what is allowed; right
-        of the line it fails. The title states whether behaviour is alike, and what leaks.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load, simulate
-    >>> trace = load.traces(
-    ...     datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    ... )
-    >>> twin = simulate.traces_like(analyze.trace_profile(trace))
-    >>> table = analyze.trace_likeness(trace, twin)
-    >>> figure = trace_likeness(table, source="a twin of fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Behaves like the real trace: what-ifs move both alike to 7.7 %
     """
     frame = Frame(source, synthetic)
     TRACE_LIKENESS.check(table)

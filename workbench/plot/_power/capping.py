@@ -27,35 +27,20 @@ def capping_events(
 ) -> go.Figure:
     """Show when each device was held back by power, with its clock and limit.
 
+    A row per device, a bar per event, by its evidence. The title names the device that
+    was held back longest.
+
     Parameters
     ----------
     events
         Table :data:`workbench.tables.CAPPING_EVENTS`.
     top
         Devices to show, those that were held back longest.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A row per device, a bar per event, by its evidence. The title names the device that
-        was held back longest.
 
     Raises
     ------
     ValueError
         If ``top`` is below 1.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> table = analyze.capping_events(log.power, log.states)
-    >>> figure = capping_events(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    gpu0 (synthetic_node002_nvidia_smi.csv) was held back for 14 s in 3 periods, at 1,605 instead
-    of 1,830 MHz
     """
     frame = Frame(source, synthetic)
     CAPPING_EVENTS.check(events)
@@ -170,29 +155,13 @@ _MOST_ROWS = 16
 def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show what capped steps took beyond others, with its interval and its doubt.
 
+    A row per attempt: cost against all uncapped steps with its interval, and against the
+    nearest ones. The title states the cost, or that it is in doubt.
+
     Parameters
     ----------
     cost
         Table :data:`workbench.tables.CAPPING_COST`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A row per attempt: cost against all uncapped steps with its interval, and against the
-        nearest ones. The title states the cost, or that it is in doubt.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
-    >>> table = analyze.capping_cost(analyze.capping_events(log.power, log.states), job.steps)
-    >>> figure = capping_cost(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    What capping cost is in doubt: 45 capped steps of attempt 1 took 0.513 s more than all others,
-    0.0387 s more than the nearest
     """
     frame = Frame(source, synthetic)
     CAPPING_COST.check(cost)
@@ -287,29 +256,13 @@ def _cost_notes(shown: pd.DataFrame, row_count: int) -> list[str]:
 def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show which capped device was held back most, in how many steps.
 
+    A bar per device: steps in which it was held back most, and others in which it was
+    capped. The title names the first.
+
     Parameters
     ----------
     blame
         Table :data:`workbench.tables.CAPPING_BLAME`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per device: steps in which it was held back most, and others in which it was
-        capped. The title names the first.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> job = load.job_log(datasets.path("fleet-demo") / "steps.jsonl")
-    >>> table = analyze.capping_blame(analyze.capping_events(log.power, log.states), job.steps)
-    >>> figure = capping_blame(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    In doubt: gpu0 (synthetic_node002_nvidia_smi.csv) was held back most in 45 steps, 100 % of all
-    capped ones
     """
     frame = Frame(source, synthetic)
     CAPPING_BLAME.check(blame)

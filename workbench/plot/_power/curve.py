@@ -30,26 +30,13 @@ _KNEES = (
 def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show what a power limit does to the speed and to the energy of the same work.
 
+    Two panels over one axis of limits, a line per curve; what was not measured or
+    published has open marks. The title states what least energy saves and costs.
+
     Parameters
     ----------
     curve
         Table :data:`workbench.tables.POWER_CURVE`, best of few curves (``per="job"``).
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Two panels over one axis of limits, a line per curve; what was not measured or
-        published has open marks. The title states what least energy saves and costs.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> table = analyze.published_curve()
-    >>> figure = power_curve(table, source="published sweep")
-    >>> print(figure.layout.meta["claim"])
-    In doubt: At 1,000 W, GB200 training keeps 95 % of its speed
     """
     frame = Frame(source, synthetic)
     POWER_CURVE.check(curve)
@@ -157,26 +144,13 @@ def _speed(loss: float) -> str:
 def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the limits that stand out for each GPU and job, as shares of the largest limit.
 
+    A row per GPU and job, a mark per rule; what least energy saves and costs stands at the
+    right. Rows in doubt are starred. The title states the range.
+
     Parameters
     ----------
     knees
         Table :data:`workbench.tables.POWER_KNEES`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A row per GPU and job, a mark per rule; what least energy saves and costs stands at the
-        right. Rows in doubt are starred. The title states the range.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> table = analyze.power_knees(analyze.published_curve())
-    >>> figure = power_knees(table, source="published sweep")
-    >>> print(figure.layout.meta["claim"])
-    In doubt: GB200 training keeps 95 % of its speed down to 1,000 W
     """
     frame = Frame(source, synthetic)
     POWER_KNEES.check(knees)
@@ -285,6 +259,9 @@ def provisioning(
 ) -> go.Figure:
     """Show how many GPUs a site feeds at each limit, and what throughput that buys.
 
+    Two panels over one axis of limits: GPUs, and throughput against the reference limit.
+    What was extrapolated is dashed. The title states the best limit and its gain.
+
     Parameters
     ----------
     table
@@ -292,23 +269,6 @@ def provisioning(
     published
         Table :data:`workbench.tables.PUBLISHED_GAINS`, to lay over; drawn where the limit that
         was compared with is the same.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Two panels over one axis of limits: GPUs, and throughput against the reference limit.
-        What was extrapolated is dashed. The title states the best limit and its gain.
-
-    Examples
-    --------
-    >>> from workbench import analyze
-    >>> site = {"budget_w": 150e6, "pue_ratio": 1.23, "fixed_w": 12.75e6, "overhead_w": 357}
-    >>> table = analyze.provisioning(analyze.published_curve(), **site)
-    >>> figure = provisioning(table, source="published sweep")
-    >>> print(figure.layout.meta["claim"])
-    In doubt: 1,000 W feeds 80,472 GPUs that do 9.0 % more together than at 1,200 W
     """
     frame = Frame(source, synthetic)
     PROVISIONING.check(table)

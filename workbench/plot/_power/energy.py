@@ -21,28 +21,13 @@ _KNOWN = 0.99
 def energy(energy: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the energy of each entity, the largest first, and how much of it is known.
 
+    A bar per entity, or a ranked curve of more than 24. The title compares the largest
+    with the median.
+
     Parameters
     ----------
     energy
         Table :data:`workbench.tables.ENERGY`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per entity, or a ranked curve of more than 24. The title compares the largest
-        with the median.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> table = analyze.energy(power)
-    >>> figure = energy(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    3 meters took 183 Wh; most of all, node002 with 68.7 Wh, 18.9 % above the median
     """
     frame = Frame(source, synthetic)
     ENERGY.check(energy)

@@ -38,30 +38,14 @@ def power_management(
 ) -> go.Figure:
     """Show the feed that is short over time, and which loads are capped by how much.
 
+    Above, the feed whose demand exceeds its limit most: demand, what is granted, limit. Below,
+    a bar for each of the 16 loads that are cut most; of several jobs, for each job.
+    The title tells how many are capped, what the slowest loses, and who is infeasible or trips.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.POWER_MANAGEMENT`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Above, the feed whose demand exceeds its limit most: demand, what is granted, limit. Below,
-        a bar for each of the 16 loads that are cut most; of several jobs, for each job.
-        The title tells how many are capped, what the slowest loses, and who is infeasible or trips.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> cells = analyze.power_grid(log.power, period_s=2)
-    >>> loads = analyze.power_loads(cells, gpu_count=4, gpu_w=700)
-    >>> table = analyze.power_management(loads, analyze.single_feed(cells))
-    >>> figure = power_management(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    No limit to keep
     """
     frame = Frame(source, synthetic)
     POWER_MANAGEMENT.check(table)
@@ -189,30 +173,15 @@ def demand_response(
 ) -> go.Figure:
     """Show lost GPU-hours by what is shed, one line per policy.
 
+    Hollow marks are shares that push loads below their floors. The title tells what one
+    share costs under the first policy, in steps where their length is known.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.DEMAND_RESPONSE` of one feed and duration.
     claimed_share
         Share to shed whose cost the title tells; of those in the table the nearest.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Hollow marks are shares that push loads below their floors. The title tells what one
-        share costs under the first policy, in steps where their length is known.
-
-    Examples
-    --------
-    >>> from workbench import analyze, simulate
-    >>> loads, topology = simulate.power_loads()
-    >>> table = analyze.demand_response(loads, topology)
-    >>> figure = demand_response(table, source="simulated loads", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Shedding 10 % for 15 min costs 0 steps, 1.16 GPU-hours; it saves 4.05 kWh, 3.04 kWh after
-    catching up
     """
     frame = Frame(source, synthetic)
     DEMAND_RESPONSE.check(table)

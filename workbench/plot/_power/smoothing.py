@@ -45,6 +45,9 @@ def power_smoothing(
 ) -> go.Figure:
     """Show power before and after smoothing where it moves most, and the charge throughout.
 
+    Above a short segment of power, below the charge of the storage (or, without one, power of
+    the whole time).
+
     Parameters
     ----------
     table
@@ -54,25 +57,6 @@ def power_smoothing(
         verdict.
     zoom_s
         Length of the upper panel in seconds, around the widest swing.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Above a short segment of power, below the charge of the storage (or, without one, power of
-        the whole time).
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> totals = analyze.power_sum(power)
-    >>> table = analyze.power_smoothing(totals, analyze.SmoothingPlan(storage_tau_s=10))
-    >>> figure = power_smoothing(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Swing 4.49 kW before, 2.93 kW after
     """
     frame = Frame(source, synthetic)
     POWER_SMOOTHING.check(table)
@@ -199,29 +183,13 @@ _VERDICTS = {
 def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show every requirement of a grid: what was measured against its limit, and the verdict.
 
+    A bar per requirement as a share of its limit, with verdict, numbers and margin in
+    words. The title counts the verdicts.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.GRID_CHECK`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per requirement as a share of its limit, with verdict, numbers and margin in
-        words. The title counts the verdicts.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> totals = analyze.power_sum(power)
-    >>> table = analyze.grid_check(totals, analyze.grid_spec("critical band"))
-    >>> figure = grid_check(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    critical band: unknown; its meter sees 2.0 % of the band
     """
     frame = Frame(source, synthetic)
     GRID_CHECK.check(table)
@@ -321,30 +289,13 @@ def smoothing_summary(
 ) -> go.Figure:
     """Show what is left of swing, ramps, peak and energy after smoothing.
 
+    A bar per quantity as a share of what it was, with both numbers. The title states swing
+    and cost, the note what the storage needs and what is held back.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.SMOOTHING_SUMMARY`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per quantity as a share of what it was, with both numbers. The title states swing
-        and cost, the note what the storage needs and what is held back.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> totals = analyze.power_sum(power)
-    >>> plan = analyze.SmoothingPlan(storage_tau_s=10)
-    >>> table = analyze.smoothing_summary(analyze.power_smoothing(totals, plan))
-    >>> figure = smoothing_summary(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Swing 4.49 kW before, 2.93 kW after, for 0.497 % less energy
     """
     frame = Frame(source, synthetic)
     SMOOTHING_SUMMARY.check(table)

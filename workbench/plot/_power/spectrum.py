@@ -35,6 +35,10 @@ def power_spectrum(
 ) -> go.Figure:
     """Show the spectrum of power up to what the meter can see, and the band a grid limits.
 
+    Density against frequency, both logarithmic, as measured and, where averaging in the
+    sensor is known, before it. Everything above Nyquist is marked as unseen. The title
+    states the main period and the verdict.
+
     Parameters
     ----------
     table
@@ -45,26 +49,6 @@ def power_spectrum(
         Table :data:`workbench.tables.GRID_CHECK`; its bands are shaded, with their verdict.
     step_s
         Length of a training step in seconds, marked for comparison.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Density against frequency, both logarithmic, as measured and, where averaging in the
-        sensor is known, before it. Everything above Nyquist is marked as unseen. The title
-        states the main period and the verdict.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> totals = analyze.power_sum(power)
-    >>> table = analyze.power_spectrum(totals)
-    >>> figure = power_spectrum(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Power moves most at 0.0082 Hz
     """
     frame = Frame(source, synthetic)
     POWER_SPECTRUM.check(table)
@@ -207,30 +191,13 @@ _MEASURES = (("swing_w", "95th - 5th percentile"), ("range_w", "largest - smalle
 def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show which share of the steps swings by how much.
 
+    The empirical distribution of both measures of swing. The title states the median, its
+    share of the mean power, and what one step in twenty exceeds.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.POWER_SWINGS`.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The empirical distribution of both measures of swing. The title states the median, its
-        share of the mean power, and what one step in twenty exceeds.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> totals = analyze.power_sum(power)
-    >>> table = analyze.power_swings(totals, step_s=20)
-    >>> figure = power_swings(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Power swings by 1.99 kW in the median step, 37 % of its mean; one step in twenty by 4.30 kW or
-    more
     """
     frame = Frame(source, synthetic)
     POWER_SWINGS.check(table)

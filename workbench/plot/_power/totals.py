@@ -32,6 +32,9 @@ def power_totals(
 ) -> go.Figure:
     """Show power over time: all of it, and beside it a segment in which steps can be seen.
 
+    One panel, or two if the series is longer than twice ``zoom_s``. Peaks and dips are
+    never lost, and cells that lack meters are gaps. The title states mean, peak and swing.
+
     Parameters
     ----------
     totals
@@ -46,30 +49,11 @@ def power_totals(
     zoom_s
         Length of the second panel, in s: around one of the shaded spans near the middle, or
         else the middle of what is known.
-    source, synthetic
-        Origin of the data, printed under the figure, and whether it was generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One panel, or two if the series is longer than twice ``zoom_s``. Peaks and dips are
-        never lost, and cells that lack meters are gaps. The title states mean, peak and swing.
 
     Raises
     ------
     ValueError
         If ``zoom_s`` is not a positive time.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> log = load.power(datasets.path("fleet-demo") / "power", tz="UTC")
-    >>> power = analyze.power_of_scope(log.power, log.entities)
-    >>> table = analyze.power_sum(power)
-    >>> figure = power_totals(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    3 meters together show 5.40 kW on average and 8.71 kW at most; power swings by 4.49 kW (83 % of
-    the mean, p1 to p99)
     """
     frame = Frame(source, synthetic)
     POWER_TOTALS.check(totals)

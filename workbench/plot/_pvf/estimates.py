@@ -31,6 +31,9 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     Below the interval that takes sites as the sample lies a thin one that takes all inputs
     of a site as independent. They are not: it is too narrow, and there to be compared only.
 
+    One dot per group with both intervals, the most vulnerable on top; open, with the reason,
+    where the estimate is unreliable. The title names the most vulnerable group.
+
     Parameters
     ----------
     table
@@ -38,21 +41,6 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
         together with ``pandas.concat``: where their rules differ, the labels say how.
     source, synthetic
         Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One dot per group with both intervals, the most vulnerable on top; open, with the reason,
-        where the estimate is unreliable. The title names the most vulnerable group.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "components" / "dlrm")
-    >>> table = analyze.pvf(injections, average="bits")
-    >>> figure = pvf(table, source="pvf-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Highest: top, 0.759 % of faulty inferences go wrong; next bottom, 0.631 %
     """
     frame = Frame(source, synthetic)
     PVF.check(table)
@@ -208,6 +196,10 @@ def pvf_by_bit(
 ) -> go.Figure:
     """Show how often a fault of each bit gives a wrong output, as a map over parts of a model.
 
+    A row per part, a column per bit, the highest on the left, as floats are written; the
+    shade is logarithmic. Rings are bits without any wrong output, crosses bits without
+    any fault. The title names the worst bit.
+
     Parameters
     ----------
     table
@@ -219,26 +211,10 @@ def pvf_by_bit(
     source, synthetic
         Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A row per part, a column per bit, the highest on the left, as floats are written; the
-        shade is logarithmic. Rings are bits without any wrong output, crosses bits without
-        any fault. The title names the worst bit.
-
     Raises
     ------
     TableError
         If the column ``bit`` is missing.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "components" / "dlrm")
-    >>> table = analyze.pvf_by_bit(injections)
-    >>> figure = pvf_by_bit(table, source="pvf-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    In doubt: Bit 30 of top.4 is worst: 45.7 % go wrong; 19 bits never do harm
     """
     frame = Frame(source, synthetic)
     PVF.check(table)

@@ -25,26 +25,14 @@ _APART = 0.19
 def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show each group's share of the bits beside its share of the wrong outputs.
 
+    Two bars per group. The title compares them for the group with most wrong outputs.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.PVF_EXPOSURE`.
     source, synthetic
         Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Two bars per group. The title compares them for the group with most wrong outputs.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "components" / "dlrm")
-    >>> table = analyze.pvf_exposure(injections)
-    >>> figure = pvf_exposure(table, source="pvf-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    top holds 5.79 % of the bits and gives 91.3 % of the wrong outputs
     """
     frame = Frame(source, synthetic)
     PVF_EXPOSURE.check(table)
@@ -106,6 +94,10 @@ _HEIGHT_PX = 320
 def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the share of wrong outputs against the number of flips, and that not finite.
 
+    A panel per component and a line per type of number, with intervals; hollow marks on
+    thin lines are outputs that are not finite. Both axes double or grow tenfold in equal
+    steps. The title compares the fewest flips with the most.
+
     Parameters
     ----------
     table
@@ -114,26 +106,10 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     source, synthetic
         Where the data comes from, e.g. model and inputs; whether the inputs were generated.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A panel per component and a line per type of number, with intervals; hollow marks on
-        thin lines are outputs that are not finite. Both axes double or grow tenfold in equal
-        steps. The title compares the fewest flips with the most.
-
     Raises
     ------
     TableError
         If the column ``flip_count`` is missing.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "flips")
-    >>> table = analyze.pvf_by_flips(injections)
-    >>> figure = pvf_by_flips(table, source="pvf-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    top, bf16: 1.4 % go wrong at 1 flip, 44.2 % at 128
     """
     frame = Frame(source, synthetic)
     PVF.check(table)

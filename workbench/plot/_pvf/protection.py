@@ -25,27 +25,15 @@ _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the share of wrong outputs removed against the share that is protected.
 
+    One line per group, unit and way of ranking; the axis of what is protected is
+    logarithmic where it spans decades. The title reads off where nine tenths are removed.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.PVF_PROTECTION`.
     source, synthetic
         Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One line per group, unit and way of ranking; the axis of what is protected is
-        logarithmic where it spans decades. The title reads off where nine tenths are removed.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "components" / "dlrm")
-    >>> table = analyze.pvf_protection(injections)
-    >>> figure = pvf_protection(table, source="pvf-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Protecting 100 % of the elements removes 100 % of the wrong outputs
     """
     frame = Frame(source, synthetic)
     PVF_PROTECTION.check(table)
@@ -131,29 +119,15 @@ _NONE = "none"
 def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the share of wrong outputs of the same faults with each mitigation and without.
 
+    One row per group and mitigation with its interval and what it removes. The title
+    names what removes most.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.PVF_MITIGATION`.
     source, synthetic
         Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per group and mitigation with its interval and what it removes. The title
-        names what removes most.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> folder = datasets.path("pvf-demo") / "mitigations"
-    >>> base = load.injections(folder / "none")
-    >>> clipped = load.injections(folder / "activation_clip")
-    >>> table = analyze.pvf_mitigation(base, [clipped])
-    >>> figure = pvf_mitigation(table, source="pvf-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    activation_clip removes most: 83.2 % of the wrong outputs in top
     """
     frame = Frame(source, synthetic)
     PVF_MITIGATION.check(table)

@@ -40,27 +40,15 @@ _MOST, _OUTCOME_SHARES_ROW_PX = 24, 34
 def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the outcomes of the trials of each group, and those that can be seen once more, larger.
 
+    Stacked bars of all outcomes on the left, of SDC and DUE alone on the right; beneficial
+    ones are hatched. The title names the group with the largest share of both.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.OUTCOME_SHARES`.
     source, synthetic
         Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Stacked bars of all outcomes on the left, of SDC and DUE alone on the right; beneficial
-        ones are hatched. The title names the group with the largest share of both.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "components" / "dlrm")
-    >>> table = analyze.outcome_shares(injections)
-    >>> figure = outcome_shares(table, source="pvf-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    top: 0.759 % of trials end in another decision (0.223 % to the better), 0 % in no number
     """
     frame = Frame(source, synthetic)
     tables.OUTCOME_SHARES.check(table)
@@ -139,6 +127,9 @@ def pvf_running(
 ) -> go.Figure:
     """Show the estimate with its interval at every look, and when it was good enough to stop.
 
+    A line with its band; dotted lines are the interval that takes inputs as independent,
+    which is too narrow. The title states the last look and the first that was enough.
+
     Parameters
     ----------
     table
@@ -147,21 +138,6 @@ def pvf_running(
         The exhaustive factor, where it is known; drawn as a line.
     source, synthetic
         Where the data comes from, e.g. model and inputs; whether the inputs were generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A line with its band; dotted lines are the interval that takes inputs as independent,
-        which is too narrow. The title states the last look and the first that was enough.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> injections = load.injections(datasets.path("pvf-demo") / "lenet-weights")
-    >>> table = analyze.pvf_running(injections)
-    >>> figure = pvf_running(table, source="pvf-demo")
-    >>> print(figure.layout.meta["claim"])
-    2,000 sites: 0.0634 % go wrong (0.0214 to 0.145 %), not yet good enough to stop
     """
     frame = Frame(source, synthetic)
     tables.PVF_RUNNING.check(table)
@@ -258,27 +234,15 @@ def injection_sample_sizes(
 ) -> go.Figure:
     """Show the sites that each design needs, on a logarithmic axis.
 
+    A bar per group and design, with the number of sites. The title compares the cheapest
+    design with the dearest.
+
     Parameters
     ----------
     table
         Table :data:`workbench.tables.INJECTION_SAMPLE_SIZES`.
     source, synthetic
         Where the planned factors come from; whether the inputs were generated.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per group and design, with the number of sites. The title compares the cheapest
-        design with the dearest.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> truth = load.exhaustive_injections(datasets.path("pvf-truth") / "dlrm.parquet")
-    >>> table = analyze.injection_sample_sizes(truth)
-    >>> figure = injection_sample_sizes(table, source="pvf-truth", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    embeddings needs 59,180 sites by design Neyman, 21,675,763 by uniform
     """
     frame = Frame(source, synthetic)
     tables.INJECTION_SAMPLE_SIZES.check(table)

@@ -28,28 +28,16 @@ def time_breakdown(
 ) -> go.Figure:
     """Show where the time of every rank (and step) went, as stacks that add up to it.
 
+    One trace per use of the time: compute alone, compute that hides communication, exposed
+    communication, memory and other work, idle. The title states the share that computes and the
+    largest loss.
+
     Parameters
     ----------
     breakdown
         Table :data:`workbench.tables.TIME_BREAKDOWN`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One trace per use of the time: compute alone, compute that hides communication, exposed
-        communication, memory and other work, idle. The title states the share that computes and the
-        largest loss.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> table = analyze.time_breakdown(events)
-    >>> figure = time_breakdown(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    GPUs compute 76 % of the time; the largest loss is exposed communication, 22 %
     """
     frame = Frame(source, synthetic)
     TIME_BREAKDOWN.check(breakdown)
@@ -74,27 +62,15 @@ def communication_overlap(
 ) -> go.Figure:
     """Show how much of the communication of every rank (and step) hides behind compute.
 
+    Stacks of overlapped and exposed communication; the title states the hidden share and the
+    rank that hides least.
+
     Parameters
     ----------
     overlap
         Table :data:`workbench.tables.COMMUNICATION_OVERLAP`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Stacks of overlapped and exposed communication; the title states the hidden share and the
-        rank that hides least.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> table = analyze.communication_overlap(events)
-    >>> figure = communication_overlap(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    59 % of the communication hides behind compute; least on rank 5, 42 %
     """
     frame = Frame(source, synthetic)
     COMMUNICATION_OVERLAP.check(overlap)
@@ -122,27 +98,15 @@ def communication_overlap(
 def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show how long every step took on the GPU of every rank.
 
+    One line per rank, the slowest ones if there are many; the title names the longest step.
+    Without GPU work the host times are drawn.
+
     Parameters
     ----------
     steps
         Table :data:`workbench.tables.STEP_TIMES`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One line per rank, the slowest ones if there are many; the title names the longest step.
-        Without GPU work the host times are drawn.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> table = analyze.step_times(events)
-    >>> figure = step_times(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Step 14 of rank 4 takes longest: 314 ms, the median is 274 ms
     """
     frame = Frame(source, synthetic)
     STEP_TIMES.check(steps)
@@ -227,27 +191,15 @@ _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "tr
 def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show the offset of every rank's clock with its uncertainty.
 
+    One dot per rank with a bar of twice its residual up and down, one trace per common clock.
+    The title says how far apart clocks are.
+
     Parameters
     ----------
     clocks
         Table :data:`workbench.tables.CLOCKS`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One dot per rank with a bar of twice its residual up and down, one trace per common clock.
-        The title says how far apart clocks are.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> table = analyze.clocks(analyze.collectives(events))
-    >>> figure = clocks(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    The clocks of 8 ranks agree: 99 ns apart, within the 976 ns uncertainty
     """
     frame = Frame(source, synthetic)
     CLOCKS.check(clocks)
@@ -356,28 +308,15 @@ _CAUSES = {
 def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show how long every GPU (or stream) had nothing to run, by cause.
 
+    Stacks, one trace per cause; the title states the largest cause and its share, the line
+    below the detail that makes up most of it.
+
     Parameters
     ----------
     idle
         Table :data:`workbench.tables.IDLE_TIME`, by device or by stream.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Stacks, one trace per cause; the title states the largest cause and its share, the line
-        below the detail that makes up most of it.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> table = analyze.idle_time(events)
-    >>> figure = idle_time(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    98 % of the 32.5 ms of idle time is the host launching late
     """
     frame = Frame(source, synthetic)
     IDLE_TIME.check(idle)

@@ -27,27 +27,15 @@ def collectives(
 ) -> go.Figure:
     """Show the bus bandwidth of every matched collective against its size.
 
+    One trace per operation and confidence of the match, both axes logarithmic, one dot per
+    collective. The title states the fastest.
+
     Parameters
     ----------
     collectives
         Table :data:`workbench.tables.COLLECTIVES`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One trace per operation and confidence of the match, both axes logarithmic, one dot per
-        collective. The title states the fastest.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> table = analyze.collectives(events)
-    >>> figure = collectives(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    396 collectives: the fastest, all-to-all of 134 MB, reaches 199 GB/s on the bus
     """
     frame = Frame(source, synthetic)
     COLLECTIVES.check(collectives)
@@ -87,27 +75,15 @@ def collective_waits(
 ) -> go.Figure:
     """Show, per rank, how long it waited in collectives and how long it moved data.
 
+    Stacks of transfer and wait, one per rank. The title names the rank that the others waited
+    for longest.
+
     Parameters
     ----------
     waits
         Table :data:`workbench.tables.COLLECTIVE_WAITS`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Stacks of transfer and wait, one per rank. The title names the rank that the others waited
-        for longest.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> table = analyze.collective_waits(events)
-    >>> figure = collective_waits(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Rank 6 enters last in 170 of 396 collectives: the others wait 3.31 s for it, 85 % of all waiting
     """
     frame = Frame(source, synthetic)
     COLLECTIVE_WAITS.check(waits)
@@ -129,27 +105,15 @@ def straggler_attribution(
 ) -> go.Figure:
     """Show how long each rank waited for which straggler as a matrix, in milliseconds.
 
+    Rows are the ranks that came last, worst first, columns those that waited. With many ranks
+    the worst are shown and the others added up. The title names the worst.
+
     Parameters
     ----------
     blame
         Table :data:`workbench.tables.BLAME`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Rows are the ranks that came last, worst first, columns those that waited. With many ranks
-        the worst are shown and the others added up. The title names the worst.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> table = analyze.straggler_attribution(analyze.collective_waits(events))
-    >>> figure = straggler_attribution(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Rank 6 is the straggler: the others wait 3.31 s, 85 % of all waiting
     """
     frame = Frame(source, synthetic)
     BLAME.check(blame)
@@ -333,29 +297,16 @@ def late_arrivals(
 ) -> go.Figure:
     """Show, per rank that came last, the waiting it caused by what had made it late.
 
+    One column per rank, the one most waited for first, one trace per kind of excess. The title
+    names that rank and what it did before it came; the line below tells what its host did
+    meanwhile, and what was dropped.
+
     Parameters
     ----------
     late_arrivals
         Table :data:`workbench.tables.LATE_ARRIVALS`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One column per rank, the one most waited for first, one trace per kind of excess. The title
-        names that rank and what it did before it came; the line below tells what its host did
-        meanwhile, and what was dropped.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> table = analyze.late_arrivals(events, analyze.collective_waits(events))
-    >>> figure = late_arrivals(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Rank 6 is the straggler: the others wait 3.31 s, > 99.9 % of it because it computes for longer
-    than they do
     """
     frame = Frame(source, synthetic)
     LATE_ARRIVALS.check(late_arrivals)

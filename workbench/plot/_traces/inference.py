@@ -23,26 +23,15 @@ def inference_iterations(
 ) -> go.Figure:
     """Show how long every iteration runs on the GPU, by phase.
 
+    One mark per iteration, at its start, in every phase the extreme ones if there are many.
+    The title says which phase takes most time, and how much of it are gaps between iterations.
+
     Parameters
     ----------
     iterations
         Table :data:`workbench.tables.INFERENCE_ITERATIONS`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One mark per iteration, at its start, in every phase the extreme ones if there are many.
-        The title says which phase takes most time, and how much of it are gaps between iterations.
-
-    Examples
-    --------
-    >>> from workbench import analyze, simulate
-    >>> table = analyze.inference_iterations(simulate.serving_trace().events)
-    >>> figure = inference_iterations(table, source="simulated server", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Decode takes 81 % of the time; 20 % of the time is gaps between iterations
     """
     frame = Frame(source, synthetic)
     INFERENCE_ITERATIONS.check(iterations)

@@ -26,6 +26,9 @@ def kernels(
 ) -> go.Figure:
     """Show the GPU work that takes most time, by name, with the rest in one bar.
 
+    Horizontal bars, one trace per kind; full names on hover. The title states the share of the
+    largest name and of all that are shown.
+
     Parameters
     ----------
     kernels
@@ -34,23 +37,6 @@ def kernels(
         Names to show.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Horizontal bars, one trace per kind; full names on hover. The title states the share of the
-        largest name and of all that are shown.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> table = analyze.kernels(events)
-    >>> figure = kernels(table, top=5, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    device_kernel&lt;GemmUniversal&lt;G…t, int, int&gt; &gt; &gt; &gt; takes 31 % of the GPU work; 5
-    of 18 names take 93 %
     """
     frame = Frame(source, synthetic)
     KERNELS.check(kernels)
@@ -85,28 +71,15 @@ def kernels(
 def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Show what the GPU work is for, and how much of it no rule recognises.
 
+    One bar per kind and rule, largest first; what no rule recognised is a trace of its own. The
+    title states the unclassified share.
+
     Parameters
     ----------
     kinds
         Table :data:`workbench.tables.KERNEL_KINDS`; ranks are added up.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar per kind and rule, largest first; what no rule recognised is a trace of its own. The
-        title states the unclassified share.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> table = analyze.kernel_kinds(events)
-    >>> figure = kernel_kinds(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    50 % of the GPU work is compute; 0 % is unlabelled
     """
     frame = Frame(source, synthetic)
     KERNEL_KINDS.check(kinds)
@@ -161,6 +134,9 @@ def trace_diff(
 ) -> go.Figure:
     """Show what takes more and what takes less time in trace b than in trace a.
 
+    Horizontal bars to both sides of zero, the remaining changes added up. The title states the
+    whole change of the GPU work and the largest part of it.
+
     Parameters
     ----------
     diff
@@ -172,23 +148,6 @@ def trace_diff(
         Largest changes to show, whichever their sign.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Horizontal bars to both sides of zero, the remaining changes added up. The title states the
-        whole change of the GPU work and the largest part of it.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> events = load.traces(datasets.path("fleet-demo") / "traces").events
-    >>> first, other = (events[events["rank"] == rank] for rank in (0, 7))
-    >>> table = analyze.trace_diff(first, other, short_names=True)
-    >>> figure = trace_diff(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    GPU work takes 423 ms less in b (× 0.83); largest: ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL
-    462 ms less
     """
     frame = Frame(source, synthetic)
     TRACE_DIFF.check(diff)

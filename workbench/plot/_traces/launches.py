@@ -17,6 +17,9 @@ def launches(
 ) -> go.Figure:
     """Show how long calls that start GPU work take, and how long the work then waits.
 
+    One dot per rank, call name and measure on a logarithmic axis in µs; the title states the
+    median latency of the most frequent call.
+
     Parameters
     ----------
     launches
@@ -25,22 +28,6 @@ def launches(
         Call names to show, those that start most GPU work first.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One dot per rank, call name and measure on a logarithmic axis in µs; the title states the
-        median latency of the most frequent call.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> table = analyze.launches(events)
-    >>> figure = launches(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    cudaLaunchKernel starts 53 % of the GPU work
     """
     frame = Frame(source, synthetic)
     LAUNCHES.check(launches)
@@ -86,28 +73,15 @@ def copy_bandwidth(
 ) -> go.Figure:
     """Show how fast memory was copied, by direction.
 
+    Mean and peak as dots, one per rank and GPU, on a logarithmic axis in GB/s; the title states
+    the mean of the direction that moved most.
+
     Parameters
     ----------
     bandwidth
         Table :data:`workbench.tables.COPY_BANDWIDTH`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Mean and peak as dots, one per rank and GPU, on a logarithmic axis in GB/s; the title states
-        the mean of the direction that moved most.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> table = analyze.copy_bandwidth(events)
-    >>> figure = copy_bandwidth(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    HtoD moves most, 303 MB in 18 pieces, at 51.9 GB/s
     """
     frame = Frame(source, synthetic)
     COPY_BANDWIDTH.check(bandwidth)

@@ -31,6 +31,9 @@ def memory_timeline(
 ) -> go.Figure:
     """Show how much memory one device holds over time, and when most.
 
+    Reserved, active and allocated memory in GB over time, the peak marked; the title states
+    both peaks.
+
     Parameters
     ----------
     timeline
@@ -38,21 +41,6 @@ def memory_timeline(
         is drawn.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Reserved, active and allocated memory in GB over time, the peak marked; the title states
-        both peaks.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> memory = load.memory(datasets.path("memory-demo"), progress=False)
-    >>> table = analyze.memory_timeline(memory.memory)
-    >>> figure = memory_timeline(table, source="memory-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    GPU 0 of rank 0 allocates up to 455 MB, in step 2; the allocator reserves up to 547 MB
     """
     frame = Frame(source, synthetic)
     MEMORY_TIMELINE.check(timeline)
@@ -99,6 +87,8 @@ def memory_peak(
 ) -> go.Figure:
     """Show what was allocated at the peak.
 
+    One bar per group in GB; the title names the largest and its share.
+
     Parameters
     ----------
     peak
@@ -108,21 +98,6 @@ def memory_peak(
         Groups to show, the largest ones; the others are one bar.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar per group in GB; the title names the largest and its share.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> memory = load.memory(datasets.path("memory-demo"), progress=False)
-    >>> table = analyze.memory_peak(memory.memory)
-    >>> figure = memory_peak(table, source="memory-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    forward (torch/nn/modules/line…pt/job/model.py:41) holds 33 % of the peak of 455 MB on GPU 0 of
-    rank 0
     """
     frame = Frame(source, synthetic)
     MEMORY_PEAK.check(peak)

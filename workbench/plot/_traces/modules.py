@@ -38,6 +38,10 @@ def model_tree(
 ) -> go.Figure:
     """Draw the modules and ranges inside each other, as wide as their GPU time.
 
+    An icicle, coloured by the phase that takes most of a node. Beyond 5,000 nodes the smallest
+    are added up as *other* in the node around them. The title names the node that takes most
+    by itself; the space without a node below is such time.
+
     Parameters
     ----------
     tree
@@ -51,26 +55,10 @@ def model_tree(
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
 
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        An icicle, coloured by the phase that takes most of a node. Beyond 5,000 nodes the smallest
-        are added up as *other* in the node around them. The title names the node that takes most
-        by itself; the space without a node below is such time.
-
     Raises
     ------
     ValueError
         If ``phase`` is none of the five, or no node has the path ``root``.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> table = analyze.model_tree(load.traces(path).events)
-    >>> figure = model_tree(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    In doubt: ## forward ## takes 31 % of the GPU time by itself
     """
     frame = Frame(source, synthetic)
     MODEL_TREE.check(tree)
@@ -192,27 +180,15 @@ def _hover(row: Mapping[Any, Any], value: str) -> str:
 def phases(phases: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
     """Stack the GPU time of the phases of training, by rank, step or micro-batch.
 
+    One stack per rank (and step, and micro-batch). The title states the largest phase and the
+    share of recomputation.
+
     Parameters
     ----------
     phases
         Table :data:`workbench.tables.PHASES`.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One stack per rank (and step, and micro-batch). The title states the largest phase and the
-        share of recomputation.
-
-    Examples
-    --------
-    >>> from workbench import analyze, datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> table = analyze.phases(load.traces(path).events, by="step")
-    >>> figure = phases(table, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    Communication takes 49 % of the GPU time
     """
     frame = Frame(source, synthetic)
     PHASES.check(phases)

@@ -37,6 +37,9 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
     coloured area is always busy time. Events as long as such an interval are never merged. A
     narrower window shows more of them one by one.
 
+    One bar trace per kind of work; time in ms since the first event. The title names the
+    longest event in the window.
+
     Parameters
     ----------
     events
@@ -52,21 +55,6 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
         Rectangles to draw at most.
     source, synthetic
         Where the data comes from, and whether it was generated; the figure says both.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar trace per kind of work; time in ms since the first event. The title names the
-        longest event in the window.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> events = load.traces(path).events
-    >>> figure = timeline(events, source="fleet-demo", synthetic=True)
-    >>> print(figure.layout.meta["claim"])
-    1 rank: the longest GPU work, ncclDevKernel_AllGather_RING_LL, takes 43.1 ms
     """
     EVENTS.check(events)
     view = prepared(events, ranks=ranks)
@@ -97,14 +85,6 @@ def timeline_live(
     holoviews.DynamicMap
         Rectangles for the bokeh backend. Its scripts come with the output, because their network
         address may not be reachable; they add 6 MB to a saved notebook.
-
-    Examples
-    --------
-    >>> from workbench import datasets, load
-    >>> path = datasets.path("fleet-demo") / "traces" / "synthetic_rank_0.pt.trace.json.gz"
-    >>> shown = timeline_live(load.traces(path).events)
-    >>> type(shown).__name__
-    'DynamicMap'
     """
     need("holoviews", extra="lab", purpose="zooming into a timeline")
     import holoviews as hv
