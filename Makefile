@@ -20,8 +20,8 @@ lab: .venv/ready  ## set up and open JupyterLab on the notebooks
 	$(BIN)/workbench lab
 
 # What `make test` runs, and what `make test-all` adds.
-EVERYDAY = (not slow and not browser) or essential
-REST = (slow or browser) and not essential
+EVERYDAY = not (long or slow or browser) or essential
+REST = (long or slow or browser) and not essential
 EXAMPLES ?= usual
 
 test: .venv/ready-to-test .venv/browser  ## set up; run checks, tests, each notebook: minutes (EXAMPLES=thorough)

@@ -282,7 +282,7 @@ def _first_look(items: list[pytest.Item]) -> list[pytest.Item]:
     """Keep the first tests of every file that are quick by their marks, data and kind."""
     tests: dict[Path, dict[str, pytest.Item]] = {}
     for item in items:
-        if any(map(item.get_closest_marker, ("slow", "browser"))):
+        if any(map(item.get_closest_marker, ("long", "slow", "browser"))):
             continue
         if "real_data" in getattr(item, "fixturenames", ()):
             continue
@@ -295,7 +295,7 @@ def _first_look(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def _longest_first(items: list[pytest.Item]) -> None:
     """Sort files by what their tests need: a long one that starts last keeps one process busy."""
-    order = {"browser": 0, "slow": 1}
+    order = {"browser": 0, "slow": 1, "long": 2}
     ranks: dict[Path, int] = {}
     for item in items:
         marked = [rank for name, rank in order.items() if item.get_closest_marker(name)]

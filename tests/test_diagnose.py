@@ -18,6 +18,7 @@ def run(*arguments, code):
     return result
 
 
+@pytest.mark.long
 def test_the_bundled_job_gets_its_injected_faults_told(fleet_demo):
     shown = run(fleet_demo, "--tz", "UTC", "--top", 20, code=1).stdout
     assert "SYNTHETIC DATA" in shown
@@ -66,6 +67,7 @@ def test_traces_without_gpu_work_are_told_why_no_rule_ran(tmp_path):
     assert "no event with a duration: the profiler was not recording" in shown
 
 
+@pytest.mark.long
 def test_scripts_get_the_same_findings_as_json(fleet_demo):
     answer = json.loads(run(fleet_demo / "traces", "--json", code=1).stdout)
     assert {row["rule"] for row in answer["findings"]} >= {"straggler", "exposed_communication"}
@@ -73,12 +75,14 @@ def test_scripts_get_the_same_findings_as_json(fleet_demo):
     assert len(answer["files"]) == 8
 
 
+@pytest.mark.long
 def test_small_costs_are_left_out_when_told_so(fleet_demo):
     answer = json.loads(run(fleet_demo / "traces", "--json", "--min-cost", "10", code=1).stdout)
     shares = [row["time_share"] for row in answer["findings"]]
     assert min(share for share in shares if share is not None) >= 0.10
 
 
+@pytest.mark.long
 def test_every_table_behind_the_findings_is_written(fleet_demo, tmp_path):
     run(fleet_demo / "traces", "--csv", tmp_path / "tables", code=1)
     names = {file.stem for file in (tmp_path / "tables").iterdir()}
@@ -98,6 +102,7 @@ def test_nothing_to_read_is_an_error(tmp_path):
     assert "unrecognized" in run(tmp_path, code=2).stderr.replace("\n", " ")
 
 
+@pytest.mark.long
 def test_a_kind_that_needs_an_option_does_not_stop_the_others(fleet_demo, tmp_path):
     shutil.copytree(fleet_demo / "traces", tmp_path / "traces")
     (tmp_path / "gpu.csv").write_text(
@@ -174,6 +179,7 @@ def job_of(folder, durations_s, *, day=12):
     return folder
 
 
+@pytest.mark.long
 def test_two_halves_of_a_run_make_a_page_without_network(fleet_demo, tmp_path):
     page = tmp_path / "compare.html"
     compare(fleet_demo, "--tz", "UTC", "--halves", "--html", page, code=2)
@@ -184,6 +190,7 @@ def test_two_halves_of_a_run_make_a_page_without_network(fleet_demo, tmp_path):
     assert not re.findall(r"(?:src|href)=", text)
 
 
+@pytest.mark.long
 def test_a_folder_of_runs_names_the_first_slow_one(tmp_path):
     for night in range(8):
         length = 1.0 if night < 6 else 1.1

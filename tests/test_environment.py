@@ -161,6 +161,7 @@ def test_what_is_not_declared_is_required_by_what_is(name, bringer):
     assert name in {canonicalize_name(each.name) for each in needed if each.marker is None}
 
 
+@pytest.mark.long
 def test_every_import_of_the_package_is_a_declared_dependency():
     optional = [text for name in ("snapshot", "inject", "train", "record") for text in EXTRAS[name]]
     declared = set(LAB | bounds(optional))

@@ -43,6 +43,7 @@ def test_every_public_name_and_method_is_documented(face):
     assert [text for name, value in documented for text in undocumented(value, name)] == []
 
 
+@pytest.mark.long
 def test_every_file_of_the_package_says_what_it_holds():
     silent = [
         path.relative_to(ROOT).as_posix()
@@ -86,6 +87,7 @@ def test_importing_the_faces_reads_no_domain_and_draws_nothing():
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "code",
     [

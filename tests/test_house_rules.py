@@ -229,6 +229,7 @@ def test_files_are_short_enough_to_be_about_one_thing(path):
     assert lines <= LINES_PER_FILE[name.parts[0]]
 
 
+@pytest.mark.long
 @for_every(
     path=SOURCES | GENERATORS | {name: CLAIMS[name] for name in CLAIMS if "__main__" not in name}
 )

@@ -55,6 +55,7 @@ def shaped_trace():
     return {"traceEvents": events, "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("domain", HOWTOS)
 def test_code_of_a_how_to_runs_from_top_to_bottom(domain, tmp_path, monkeypatch):
     pages.own_files(tmp_path)

@@ -307,6 +307,7 @@ def counted_by_hand(rows, window_s):
     return len(groups)
 
 
+@pytest.mark.long
 @given(FAILED, COPIES, st.sampled_from([60, 300]))
 def test_more_ranks_and_devices_never_change_the_number_of_failures(rows, copies, window_s):
     """Every failure is told by any number of devices of its node or ranks of its job."""
@@ -323,6 +324,7 @@ def test_more_ranks_and_devices_never_change_the_number_of_failures(rows, copies
     assert folded["line_count"].sum() == len(told)
 
 
+@pytest.mark.long
 @given(BURSTS, st.sampled_from([10, 60, 300]))
 def test_raw_lines_fold_like_lines_at_once(rows, window_s):
     raw = fold(lines(*rows), window_s=0)
@@ -331,6 +333,7 @@ def test_raw_lines_fold_like_lines_at_once(rows, window_s):
     )
 
 
+@pytest.mark.long
 @given(BURSTS, st.sampled_from([10, 60]), st.sampled_from([60, 300]))
 def test_folding_further_gives_the_same_spans(rows, short, long):
     names = ["node", "devices", "start_ns", "end_ns", "line_count"]
@@ -342,12 +345,14 @@ def test_folding_further_gives_the_same_spans(rows, short, long):
     )
 
 
+@pytest.mark.long
 @given(BURSTS)
 def test_a_longer_window_never_gives_more_incidents(rows):
     counts = [len(fold(lines(*rows), window_s=w)) for w in (0, 1, 10, 60, 300, 1e6)]
     assert counts == sorted(counts, reverse=True)
 
 
+@pytest.mark.long
 @given(BURSTS, st.randoms(use_true_random=False))
 def test_the_order_of_the_rows_does_not_matter(rows, random):
     ordered = lines(*rows)

@@ -115,6 +115,7 @@ CODES = st.one_of(
 IDENTIFIERS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,30}", fullmatch=True)
 
 
+@pytest.mark.long
 @settings(max_examples=200)
 @given(st.lists(st.tuples(IDENTIFIERS, st.lists(CODES, max_size=4)), min_size=1, max_size=5))
 def test_of_a_mangled_name_only_the_identifiers_are_words(parts):

@@ -423,6 +423,7 @@ def test_a_notebook_that_cannot_show_the_data_is_refused_by_name(routed, tmp_pat
 UNFIT = {"letter.pdf": b"%PDF-1.4\n%\xe2\xe3\n1 0 obj", "note.txt": b"call Ada\n", "empty": None}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", UNFIT)
 @pytest.mark.parametrize("command", ["report", "lab"])
 def test_data_that_fits_no_notebook_is_refused_at_once(tmp_path, command, name):

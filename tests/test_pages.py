@@ -93,6 +93,7 @@ def test_readme_stays_short_and_links_every_page_and_notebook():
 # -- pictures ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_pictures_of_the_readme_are_the_screens_and_name_the_findings_on_them(dlrm):
     shown = re.findall(r"!\[([^\]]*)\]\((docs/screens/\w+\.png)\)", README)
     assert {path for _, path in shown} == {
@@ -260,6 +261,7 @@ def commands_of(page):
     return [part.partition(" #")[0] for part in parts if part.startswith("workbench ")]
 
 
+@pytest.mark.long
 def test_printed_commands_and_their_options_exist(tmp_path, monkeypatch):
     own_files(tmp_path)
     monkeypatch.chdir(tmp_path)

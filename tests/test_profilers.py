@@ -102,6 +102,7 @@ def assert_every_command_takes(path, run, folder):
     return load.traces(folder / "converted.parquet", progress=False).events
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_file_gives_its_own_count_in_every_command(real_data, run, tmp_path, name):
@@ -113,6 +114,7 @@ def test_a_real_file_gives_its_own_count_in_every_command(real_data, run, tmp_pa
     assert (len(rows), int((rows["kind"] == "communication").sum())) == (kernels, nccl)
 
 
+@pytest.mark.long
 def test_a_made_file_of_every_other_form_goes_through_every_command(run, tmp_path):
     for at, path in enumerate(made(tmp_path)):
         folder = tmp_path / str(at)
@@ -129,6 +131,7 @@ def written(folder, name):
     return folder / name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "says"),
     [

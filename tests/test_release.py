@@ -49,6 +49,7 @@ def run_bare(code):
     )
 
 
+@pytest.mark.long
 def test_findings_need_no_extra():
     ran = run_bare(
         "from workbench import analyze, datasets, load, record, simulate, tables\n"

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 WITHOUT_BOTH = """
 import importlib.util
 import sys
@@ -24,6 +26,7 @@ sys.exit(every.main())
 """
 
 
+@pytest.mark.long
 def test_without_torch_and_a_browser_all_others_run():
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_BOTH], capture_output=True, text=True, check=False

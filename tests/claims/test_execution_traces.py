@@ -81,6 +81,7 @@ layouts = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @given(layout=layouts)
 def test_counts_and_bytes_are_those_of_the_closed_forms(tmp_path_factory, layout):
     ranks, _ = written(tmp_path_factory.mktemp("et"), layout)
@@ -116,6 +117,7 @@ def test_counts_and_bytes_are_those_of_the_closed_forms(tmp_path_factory, layout
     assert weights == pytest.approx(whole * (d > 1 and sharded), abs=rounding)
 
 
+@pytest.mark.long
 @given(layout=layouts)
 def test_graphs_have_no_cycle_and_their_ranks_agree_on_collectives(tmp_path_factory, layout):
     ranks, files = written(tmp_path_factory.mktemp("et"), layout)
@@ -156,6 +158,7 @@ def test_four_stages_are_not_four_times_as_fast_the_bubble_stays(tmp_path):
     assert played_ns(ranks, 10**6) == pytest.approx(step, rel=0.002)
 
 
+@pytest.mark.long
 def test_nodes_add_up_to_the_planner_s_compute_and_optimizer():
     for more in ({}, {"flash_attention": True}, {"recompute": "full"}, {"recompute": "selective"}):
         layout = Layout(tensor=2, data=2, global_batch=8, sequence=2048, sharding="zero1", **more)

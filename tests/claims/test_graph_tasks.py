@@ -15,6 +15,7 @@ REAL = [
 ]
 
 
+@pytest.mark.long
 def test_tasks_take_as_long_as_the_graph_they_come_from(make_events, traces, task_ends):
     @COMPILES_ONCE
     @given(traces(is_orderly=True))
@@ -28,6 +29,7 @@ def test_tasks_take_as_long_as_the_graph_they_come_from(make_events, traces, tas
     hold()
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 @pytest.mark.parametrize(("dataset", "file"), REAL)
 def test_real_graphs_survive_as_tasks_and_as_chakra_files(

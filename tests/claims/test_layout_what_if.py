@@ -42,6 +42,7 @@ ONE = steps((1_000, 100, 200, 10, 300))
 row = st.tuples(*(st.integers(low, high) for low, high in ((5, 2_000), (0, 5), (0, 900), (0, 9))))
 
 
+@pytest.mark.long
 @given(
     rows=st.lists(st.tuples(row, st.integers(0, 900)), min_size=1, max_size=12),
     sizes=st.sampled_from([{}, {"pipeline": 1, "data": 8}, {"tensor": 1, "data": 8}]),
@@ -59,6 +60,7 @@ def test_the_same_configuration_gives_the_measured_steps(rows, sizes, scale):
     assert predicted[[f"{component}_ns" for component in PARTS]].sum() == predicted["dur_ns"]
 
 
+@pytest.mark.long
 @given(
     tensor=st.sampled_from([1, 2, 8]), pipeline=st.sampled_from([1, 4]),
     context=st.sampled_from([1, 2]), recompute=st.sampled_from(["none", "full"]),

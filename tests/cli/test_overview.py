@@ -29,6 +29,7 @@ def test_it_names_the_data_and_says_that_they_are_made(made):
     assert "Synthetic data." in overview.html
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["imbalance-demo", "pvf-demo"])
 def test_made_data_are_labelled_though_their_files_cannot_say_so(tmp_path, name):
     overview = first_page(datasets.path(name), UTC, [], tmp_path)
@@ -36,6 +37,7 @@ def test_made_data_are_labelled_though_their_files_cannot_say_so(tmp_path, name)
     assert "Synthetic data." in overview.html
 
 
+@pytest.mark.long
 def test_every_file_that_it_offers_is_there_and_whole(made):
     folder, overview = made
     links = BeautifulSoup(overview.html, "html.parser").select("a[download]")
@@ -79,12 +81,14 @@ def test_data_without_rules_get_their_pages_and_the_reason(tmp_path):
     assert page.select("b") == []
 
 
+@pytest.mark.long
 def test_real_data_are_never_called_made(tmp_path, real_data):
     overview = first_page(real_data("kineto-dlrm-8rank"), UTC, PAGES, tmp_path)
     assert not overview.is_synthetic
     assert "ynthetic" not in overview.html
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["monday", "monday/synthetic_rank_0.pt.trace.json.gz"])
 def test_files_of_a_report_name_no_folder_around_the_data(tmp_path, part):
     mine = tmp_path / "of_anna" / "secret project"

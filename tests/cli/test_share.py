@@ -34,6 +34,7 @@ def run(*args):
     return CliRunner().invoke(app, ["share", *map(str, args)])
 
 
+@pytest.mark.long
 def test_the_hosts_of_the_data_go_and_the_list_says_what_went(report, tmp_path):
     before = (report / "index.html").read_text(encoding="utf-8")
     assert "node001" in before

@@ -63,6 +63,7 @@ def test_findings_are_those_of_the_whole_folder_loaded_at_once(job):
     assert looked(job) == []  # nothing new, nothing done
 
 
+@pytest.mark.long
 def test_a_file_is_read_when_it_stays_the_same_and_never_again(job, monkeypatch):
     from workbench.load._traces import reader
 
@@ -94,6 +95,7 @@ def test_a_file_is_read_when_it_stays_the_same_and_never_again(job, monkeypatch)
     assert (len(parsed), len(loaded)) == (4, 4)
 
 
+@pytest.mark.long
 def test_a_half_written_file_is_told_and_then_replaced_by_the_whole_one(job):
     put(TRACES[0], job)
     half = job.folder / "node001_nvidia_smi.csv"
@@ -133,6 +135,7 @@ def test_a_log_that_grows_between_all_looks_is_read_and_a_trace_is_not(job):
     assert job.ranks == {}
 
 
+@pytest.mark.long
 def test_the_newest_trace_of_a_rank_counts(job, monkeypatch):
     first = put(TRACES[6], job, "rank6.1.pt.trace.json.gz")
     put(TRACES[7], job)
@@ -149,6 +152,7 @@ def test_the_newest_trace_of_a_rank_counts(job, monkeypatch):
     assert first not in chosen[-1]
 
 
+@pytest.mark.long
 def test_a_finding_that_goes_is_told_as_ended(job):
     shutil.copytree(DEMO / "failures", job.folder / "failures")
     shutil.copyfile(DEMO / "steps.jsonl", job.folder / "steps.jsonl")

@@ -73,6 +73,7 @@ def test_a_window_without_effect_is_refused(run, clean_trace, command):
     assert "--window has no effect: no process recorded several windows here" in ran.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["diagnose", "check"])
 def test_a_reader_that_has_enough_ends_the_command_in_silence(clean_trace, command):
     words = [sys.executable, "-m", "workbench", command, str(clean_trace)]

@@ -11,6 +11,7 @@ def log(real_data):
     return load.failures(real_data("failures-kmsg"), tz="UTC", node="gpu7", window_s=0)
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_the_window_decides_how_many_incidents_there_are(log, title):
     explorer = explore.incidents(log, source="gpud")
@@ -36,6 +37,7 @@ def test_the_other_view_counts_by_window(log, title):
     )
 
 
+@pytest.mark.long
 def test_controls_have_labels_and_answer_while_it_moves(log):
     for control in explore.incidents(log).controls.values():
         assert control.description

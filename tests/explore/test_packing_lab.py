@@ -30,6 +30,7 @@ def test_starts_without_a_complaint_and_says_that_it_is_synthetic(explorer):
     assert "demo" in str(explorer.figure().layout.annotations)
 
 
+@pytest.mark.long
 def test_every_control_has_a_label_answers_while_it_moves_and_changes_the_figure(explorer):
     for control in explorer.controls.values():
         assert control.description

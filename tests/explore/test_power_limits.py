@@ -93,6 +93,7 @@ def test_a_wrong_table_of_curves_is_refused():
         explore.provisioning(analyze.published_gains())
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_capping_starts_with_the_best_evidence_and_power_alone_finds_nothing(log):
     explorer = explore.capping_events(log, source="demo", synthetic=log.is_synthetic)
@@ -104,6 +105,7 @@ def test_capping_starts_with_the_best_evidence_and_power_alone_finds_nothing(log
     assert "(likely)" in explorer.title()
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_with_a_job_the_cost_is_shown_with_its_doubt(log, job):
     explorer = explore.capping_events(log, job)
@@ -149,6 +151,7 @@ def test_capping_takes_what_was_loaded_and_no_table(log, job):
         explore.capping_events(log, job.steps)
 
 
+@pytest.mark.long
 def test_provisioning_starts_at_what_a_log_measured_and_says_what_is_assumed(fleet_demo, log):
     sweep = pd.DataFrame({"limit_w": [450.0, 480, 500], "speed_ratio": [0.8, 0.93, 1.0]})
     sweep = sweep.assign(

@@ -31,6 +31,7 @@ def test_every_control_has_a_label_and_changes_what_is_seen(made):
         assert explorer.figure().to_json() == before
 
 
+@pytest.mark.long
 def test_the_cost_of_the_chosen_share_is_told(made):
     explorer = explore.power_management(*made)
     explorer.controls["view"].value = "cost"

@@ -129,6 +129,7 @@ def test_a_control_without_a_list_of_values_is_refused():
         static_html(explorer)
 
 
+@pytest.mark.long
 @given(
     counts=st.lists(st.integers(1, 60), min_size=1, max_size=4),
     choices=st.integers(1, 12),

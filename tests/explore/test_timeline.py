@@ -72,6 +72,7 @@ def test_zooming_with_the_mouse_draws_the_events_of_that_window_alone(board):
     assert whole.uirevision != axis.uirevision
 
 
+@pytest.mark.long
 def test_matches_are_marked_listed_and_visited_in_order_of_time(board):
     board.search.value = "NCCL"
     rows = board.matches
@@ -132,6 +133,7 @@ def test_the_window_in_view_is_written_rank_by_rank_and_reads_back(board, tmp_pa
     assert "Not written" in board.message.value
 
 
+@pytest.mark.long
 def test_a_report_holds_the_overview_and_every_telling_window(board):
     text = static_html(board)
     assert "whole trace" in text

@@ -116,6 +116,7 @@ def test_what_a_table_left_out_counts_as_told():
     assert flagged(table) == {("dropped", "a last line"): 1}
 
 
+@pytest.mark.long
 def test_a_cut_is_to_be_told_unless_the_line_is_whole():
     text = b'{"a": 1}\n' * 20
     made = [mutated(Random(number), text, is_json=False) for number in range(4000)]

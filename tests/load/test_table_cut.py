@@ -42,6 +42,7 @@ def is_told(table):
     return bool(table.attrs.get("left_out")) or bool({*noted} - {*HARMLESS})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", READERS)
 def test_a_cut_in_a_row_never_makes_another_number_and_is_told_or_refused(name, tmp_path):
     read, text, column = READERS[name]

@@ -94,6 +94,7 @@ def test_a_part_without_data_goes_alone_and_a_section_of_such_parts_as_a_whole()
     assert foot_of(page) == f"No data for: What would help? ({LINE})"
 
 
+@pytest.mark.long
 def test_an_empty_figure_is_no_section_and_no_title_but_an_answer_is_both():
     empty = figure(nothing("The job has no steps.", claim="No energy to show"))
     clean = figure(nothing("Power never fell.", claim="No dips of power", is_answer=True))

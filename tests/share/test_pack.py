@@ -127,6 +127,7 @@ def test_the_page_asks_no_network(make_report, tmp_path):
     assert "default-src 'none'" in shell
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [

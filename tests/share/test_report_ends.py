@@ -44,6 +44,7 @@ def test_a_notebook_that_shows_nothing_for_its_failures_leaves_the_earlier_repor
     assert index.read_bytes() == before
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_report_of_several_notebooks_with_no_traceback_but_its_own(
     tmp_path, write_notebook, waiting, interrupted
 ):

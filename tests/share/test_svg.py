@@ -90,6 +90,7 @@ def test_a_wrong_browser_path_is_named(monkeypatch, figures, tmp_path):
         assert svg_of(figures[0]) is None
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("fresh_start")
 def test_a_browser_that_does_not_start_is_named(monkeypatch, figures, tmp_path):
     broken = tmp_path / "broken"

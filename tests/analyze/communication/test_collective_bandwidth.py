@@ -171,6 +171,7 @@ def test_a_group_that_is_slow_though_all_its_links_are_used_by_fast_ones_stays_u
 places = st.sampled_from(list(product(range(4), range(PER_NODE))))
 
 
+@pytest.mark.long
 @given(st.sets(places, max_size=3), st.permutations(GROUPS))
 def test_a_truly_slow_link_is_never_cleared_and_every_slow_group_is_explained(slow, groups):
     table = job(groups, slow)

@@ -103,6 +103,7 @@ groups_of_ranks = st.lists(
 )
 
 
+@pytest.mark.long
 @given(groups_of_ranks, st.lists(st.integers(0, 10**9), min_size=64, max_size=64))
 def test_scopes_add_up_to_the_kernel_time_and_count_every_collective(groups, waits):
     collectives = run(groups)
@@ -116,6 +117,7 @@ def test_scopes_add_up_to_the_kernel_time_and_count_every_collective(groups, wai
     assert (table["transfer_ns"] <= table["kernel_ns"]).all()
 
 
+@pytest.mark.long
 @given(groups_of_ranks, st.lists(st.floats(1, 100), min_size=8, max_size=8))
 def test_a_pair_of_nodes_equals_the_best_group_by_brute_force(groups, rates):
     rows = [
@@ -135,6 +137,7 @@ def test_a_pair_of_nodes_equals_the_best_group_by_brute_force(groups, rates):
     assert dict(zip(pairs, table["best_gb_per_s"], strict=True)) == truth
 
 
+@pytest.mark.long
 @given(st.integers(0, NODES - 1), st.floats(0.1, 0.7), st.integers(0, 7))
 def test_waiting_for_a_rank_never_changes_which_node_is_suspected(node, share, late):
     collectives = run(PAIRS, with_node(node, 40 * share))
@@ -274,6 +277,7 @@ def test_the_node_with_slow_links_is_named_and_not_those_that_wait():
     assert "at most 50 %" in row["finding"]
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 3), st.floats(1.4, 4.0), st.integers(0, 7))
 def test_the_cost_of_a_slow_node_is_counted_by_hand(node, factor, late):

@@ -84,6 +84,7 @@ def test_failures_beside_no_failed_run_have_no_cost():
     assert row["doubt"].startswith("no cost: no failed run of a job is in the log")
 
 
+@pytest.mark.long
 def test_missing_inputs_are_named():
     without_saves = found(bundle_of(dead(10, 20, 30))).loc["leading_cause"]
     assert without_saves["cost"] == pytest.approx(16 * (1 + 2 + 3))

@@ -102,6 +102,7 @@ def test_a_simulated_job_without_faults_has_no_false_findings(seed, tmp_path):
     assert set(analyze.findings(bundle).findings["rule"]) <= usual
 
 
+@pytest.mark.long
 def test_findings_are_ranked_by_their_share_of_gpu_time():
     own = even()
     own[:, 1] *= 1.3
@@ -116,6 +117,7 @@ def test_findings_are_ranked_by_their_share_of_gpu_time():
     assert fewer["time_share"].dropna().tolist() == [least]
 
 
+@pytest.mark.long
 def test_thresholds_are_arguments_and_stand_beside_the_finding():
     own = even()
     own[:, 1] *= 1.1
@@ -158,6 +160,7 @@ def test_no_finding_costs_more_than_there_is():
     assert pd.to_numeric(table["time_share"]).max() <= 1
 
 
+@pytest.mark.long
 def test_costs_of_one_unit_come_in_order_where_no_share_of_time_is_known() -> None:
     """Rules yield by their own order, and confidence says nothing of the cost."""
     logs = load.bundle(datasets.path("failures-demo"), tz="UTC", year=2026, progress=False)

@@ -59,6 +59,7 @@ def test_advice_on_jax_names_nothing_of_torch(name):
     assert all(advice_for(torch, text) == text for text in texts)
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_a_real_trace_of_jax_is_advised_to_use_jit(real_data):
     found = analyze.findings(load.bundle(real_data("xplane"), progress=False)).findings
@@ -86,6 +87,7 @@ def meters(folder, count, copies):
     return folder
 
 
+@pytest.mark.long
 def test_a_doubt_of_check_on_copied_meters_reaches_every_finding_of_power(tmp_path):
     honest = analyze.findings(load.bundle(meters(tmp_path / "a", 8, 0), progress=False)).findings
     copied = analyze.findings(load.bundle(meters(tmp_path / "b", 8, 4), progress=False)).findings
@@ -97,6 +99,7 @@ def test_a_doubt_of_check_on_copied_meters_reaches_every_finding_of_power(tmp_pa
     assert not honest["doubt"].str.contains("copy").any()
 
 
+@pytest.mark.long
 @given(what=st.sampled_from(["odd stamps", "holes; was it cut?"]), count=st.integers(1, 10**6))
 @settings(max_examples=10, deadline=None)
 def test_what_a_loader_doubts_stands_with_every_finding_that_rests_on_it(what, count):
@@ -116,6 +119,7 @@ def contrary():
     return CASES["communication_on_path"]()
 
 
+@pytest.mark.long
 def test_a_page_of_one_domain_and_the_first_page_tell_of_exposed_communication_alike():
     bundle = contrary()
     every = analyze.findings(bundle).findings

@@ -263,6 +263,7 @@ def test_without_a_replay_the_cost_is_an_upper_bound(monkeypatch):
     assert "an upper bound" in row["doubt"]
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=8, phases=[Phase.explicit, Phase.generate])
 @given(
     sizes=st.tuples(*[st.integers(256, 8_192)] * 3), ratio=st.floats(0.05, 0.95),

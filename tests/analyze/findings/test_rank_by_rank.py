@@ -78,6 +78,7 @@ def job(tmp_path_factory):
     return of
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 @pytest.mark.parametrize("thresholds", [None, ANY], ids=["usual", "lowered"])
 def test_eight_real_ranks_have_the_findings_of_the_whole(dlrm, thresholds):
@@ -107,6 +108,7 @@ def test_sixty_four_ranks_have_the_findings_of_the_whole(fleet_demo, tmp_path):
     assert_found_alike(tmp_path, thresholds=ANY)
 
 
+@pytest.mark.long
 def test_only_a_rank_that_is_blamed_for_its_host_is_loaded_again(job, monkeypatch):
     """All ranks are read once; what the host did is asked of one window of one rank."""
     again = []
@@ -118,6 +120,7 @@ def test_only_a_rank_that_is_blamed_for_its_host_is_loaded_again(job, monkeypatc
     assert "host in" in found["where"].iloc[0]
 
 
+@pytest.mark.long
 def test_ranks_that_cannot_be_read_are_named_and_keep_no_others_from_being_judged(job, tmp_path):
     for file in job("slow rank").iterdir():
         (tmp_path / file.name).hardlink_to(file)
@@ -145,6 +148,7 @@ def test_ranks_without_gpu_work_are_no_data(tmp_path):
     assert set(rules[0]["state"]) == {"no data"}
 
 
+@pytest.mark.long
 def test_commands_never_load_all_ranks_of_a_large_job(job, monkeypatch, tmp_path):
     folder = job("slow rank")
     whole = load.quality(folder, progress=False)
@@ -171,6 +175,7 @@ def test_the_quality_of_many_ranks_is_that_of_a_load_of_all(job):
     assert_frame_equal(*(table.sort_values(by, ignore_index=True) for table in (told, whole)))
 
 
+@pytest.mark.long
 def test_a_bundle_lists_the_ranks_of_a_large_job_where_told_so(job):
     listed = load.bundle(job("slow rank"), most_ranks=15, progress=False)
     assert listed.trace is None
@@ -181,6 +186,7 @@ def test_a_bundle_lists_the_ranks_of_a_large_job_where_told_so(job):
     assert_same(analyze.findings(loaded), analyze.findings(listed))
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(seed=st.integers(0, 999), ranks=st.integers(1, 4))
 def test_every_table_of_a_rank_is_that_of_all_ranks(seed, ranks):
@@ -232,6 +238,7 @@ def test_a_bundle_refuses_what_is_no_table():
         Bundle.of(pd.DataFrame())
 
 
+@pytest.mark.long
 def test_the_telling_ranks_of_a_large_job_are_the_late_the_waiting_and_a_usual_one(job):
     """The naive choice, the ranks with most communication, shows only the victims."""
     files = load.rank_files(job("slow rank"))

@@ -19,6 +19,7 @@ def length(intervals):
     return total
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_findings_on_a_real_job_of_8_ranks_are_those_of_its_events(dlrm):
     """The naive reading takes the rank with most communication; most of that is waiting."""
@@ -51,6 +52,7 @@ def test_findings_on_a_real_job_of_8_ranks_are_those_of_its_events(dlrm):
     assert row["confidence"] == "low"
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_findings_on_a_real_run_of_512_gpus_are_those_of_its_log(real_data):
     folder = real_data("power-mlperf-gpt3-512gpu")

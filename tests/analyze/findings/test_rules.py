@@ -484,6 +484,7 @@ def test_a_rule_finds_its_trouble(rule):
     assert rule in set(result.findings["rule"]), refused[["rule", "note"]].to_dict("records")
 
 
+@pytest.mark.long
 def test_rules_keep_their_order_whatever_was_imported_first():
     code = "import sys, {}; from workbench import analyze; print(*analyze.finding_rules()['rule'])"
     first = ["re", "workbench.analyze._traces.memory", "workbench.analyze._pvf.findings"]
@@ -520,6 +521,7 @@ def test_short_gaps_between_iterations_and_few_iterations_are_no_finding():
     assert "inference_gaps" not in found_in(serving(count=5))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("domain", QUIET)
 def test_a_job_without_trouble_has_no_findings(domain):
     result = analyze.findings(QUIET[domain]())

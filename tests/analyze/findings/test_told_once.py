@@ -63,6 +63,7 @@ def test_a_bubble_beyond_the_schedule_is_told_by_its_cause(cause, size, rule):
     assert rules.loc["pipeline_bubble", "note"] == f"reported by the rule {rule}"
 
 
+@pytest.mark.long
 def test_lengths_that_make_some_worker_the_slowest_are_no_slow_worker():
     """The naive reading: a rank whose median computation is 2 % above the others is slow."""
     misses = 0

@@ -163,6 +163,7 @@ def test_real_jobs_have_their_known_answers(real_data, dataset, file, rule, answ
     assert not wrong & set(table.index)
 
 
+@pytest.mark.long
 @settings(max_examples=6)
 @given(
     seed=st.integers(0, 10_000), rank=st.integers(0, 7), off_us=st.sampled_from([-9e6, -800, 5e3])

@@ -107,6 +107,7 @@ def test_a_failure_that_stands_alone_is_the_first_finding(tmp_path, message, cat
     assert found["next_step"][0] not in ("", "none")
 
 
+@pytest.mark.long
 @given(chosen=st.lists(st.sampled_from(FATAL), min_size=1, max_size=12, unique=True))
 @settings(max_examples=10)
 def test_every_fatal_incident_is_in_a_finding_with_its_action(tmp_path_factory, chosen):
@@ -121,6 +122,7 @@ def test_every_fatal_incident_is_in_a_finding_with_its_action(tmp_path_factory, 
     assert found["rule"][0] == "last_failure"
 
 
+@pytest.mark.long
 def test_every_xid_that_is_fatal_is_a_finding_with_an_action(tmp_path):
     fatal = [code for code, row in _codes(_XID_CODES).items() if row["severity"] == "fatal"]
     for code in fatal:

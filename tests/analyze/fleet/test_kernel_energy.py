@@ -126,6 +126,7 @@ def test_several_gpus_entities_and_wrong_options_are_refused(events, make_events
         analyze.kernel_energy(events, power, average_s=0)
 
 
+@pytest.mark.long
 @given(
     st.lists(st.floats(0, 700), min_size=3, max_size=3),
     st.floats(0, 200),
@@ -172,6 +173,7 @@ def test_the_fit_equals_normal_equations_where_no_power_is_zero(events):
     assert table["power_w"].to_numpy()[:4] == pytest.approx(by_hand, rel=0.01)
 
 
+@pytest.mark.long
 def test_intervals_hold_the_truth_about_as_often_as_they_say(make_events):
     held = []
     for seed in range(30):
@@ -277,6 +279,7 @@ def test_work_without_modules_or_operators_is_refused_and_small_work_has_no_row(
     assert "loss" not in set(few["kind"])
 
 
+@pytest.mark.long
 @given(st.lists(st.floats(0, 700), min_size=3, max_size=3), st.integers(0, 9))
 def test_modules_add_up_to_the_energy_of_the_device_at_every_level(make_events, watts, seed):
     events = trained(make_events, seed, count=200)

@@ -99,6 +99,7 @@ def autocorrelated(count, correlation, seed):
     return 1 + 0.02 * series[200:] * np.sqrt(1 - correlation**2)
 
 
+@pytest.mark.long
 def test_neighbouring_steps_that_resemble_each_other_are_no_change():
     """Both runs have one law. Taken as independent steps, more than half of them "changed"."""
     naive = wrong = 0
@@ -129,6 +130,7 @@ def test_intervals_hold_the_true_difference(count, correlation):
     assert missed / repeats <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / repeats)
 
 
+@pytest.mark.long
 def test_independent_steps_lose_little_power():
     """An interval that is never wrong because it is infinite would be of no use."""
     draws = np.random.default_rng(2)
@@ -296,6 +298,7 @@ def test_without_steps_a_kernel_that_takes_twice_as_long_comes_first():
     assert "not both traces mark steps" in table.attrs["doubts"][0]
 
 
+@pytest.mark.long
 @settings(max_examples=10)
 @given(st.integers(2, 5), st.lists(st.integers(20, 500), min_size=1, max_size=4))
 def test_a_job_that_does_all_several_times_is_not_the_same(times, lengths_us):

@@ -46,6 +46,7 @@ def test_the_first_run_of_a_lasting_change_is_named(at, ratio, seed):
     assert row["spread_ratio"] == pytest.approx(scatter / before.mean())
 
 
+@pytest.mark.long
 def test_the_interval_of_a_change_holds_it():
     held = 0
     for seed in range(100):
@@ -71,6 +72,7 @@ def test_one_slow_night_in_the_middle_is_no_lasting_change():
     assert analyze.run_changes(trend_of(values))["verdict"].tolist() == ["not resolvable"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "correlation", "most_share"), [(6, 0.0, 0.05), (20, 0.0, 0.05), (40, 0.5, 0.16)]
 )

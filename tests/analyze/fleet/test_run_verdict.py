@@ -37,6 +37,7 @@ def test_one_step_each_that_doubled_is_not_resolved():
     assert " -> 32." in sentence
 
 
+@pytest.mark.long
 def test_several_steps_that_doubled_are_slower_and_halved_ones_faster():
     first, second = of_trace([1_000] * 8), of_trace([2_200] * 8)
     assert verdict(first, second)[0] == "slower"
@@ -44,6 +45,7 @@ def test_several_steps_that_doubled_are_slower_and_halved_ones_faster():
     assert verdict(first, first) == ("equal", verdict(first, first)[1])
 
 
+@pytest.mark.long
 @given(
     lengths=st.lists(st.integers(900, 1_100), min_size=1, max_size=12),
     ratio=st.sampled_from([0.25, 0.5, 2.0, 3.0, 10.0]),

@@ -66,6 +66,7 @@ def test_peaks_agree_with_a_separate_count(name, card, thousands):
     assert table.loc[table["is_binding"], "resource"].tolist() == ["compute"]
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_operations_of_the_shipped_network_are_those_that_torch_counts():
     torch = pytest.importorskip("torch")

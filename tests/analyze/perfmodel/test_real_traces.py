@@ -103,6 +103,7 @@ def test_the_queue_of_a_v100_takes_1021_launches(real_events, graph_of, fidelity
     assert less["explained_share"] < full["explained_share"] - 0.02
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 @pytest.mark.parametrize(("trace", "least"), [(CONTROL, 0.1), (TEST, 0.1)])
 def test_waits_between_streams_are_worth_a_tenth_of_a_step(trace, least, real_events):
@@ -114,6 +115,7 @@ def test_waits_between_streams_are_worth_a_tenth_of_a_step(trace, least, real_ev
     assert less["explained_share"] < full["explained_share"] - 0.05
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_cuda_graphs_are_worth_something_where_there_are_any(real_events):
     full, less = analyze.graph_ablation(real_events(*TEST), without=["CUDA graphs"]).to_dict(

@@ -130,6 +130,7 @@ def test_a_truth_whose_counts_were_changed_is_sorted_anew(truth):
     assert (analyze.interval_funnel(own, component="top")["truth"] == 0).all()
 
 
+@pytest.mark.long
 @FEW
 @given(st.integers(0, 10_000))
 def test_a_sample_estimates_its_truth(truth, seed):
@@ -212,6 +213,7 @@ def test_pooled_phases_weigh_as_one(truth, pilot):
     assert found["is_sure"]
 
 
+@pytest.mark.long
 @FEW
 @given(st.integers(2, 30), st.integers(2, 30))
 def test_halves_of_a_uniform_campaign_pool_to_the_whole(truth, one, two):

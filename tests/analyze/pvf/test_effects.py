@@ -78,6 +78,7 @@ def test_a_sample_does_not_judge_what_it_ranked(make_injections):
     assert elements["removed_share"].iloc[:-1].max() < 0.01
 
 
+@pytest.mark.long
 def test_a_sample_that_ranks_well_comes_close_to_the_truth(truth):
     sample = truth_sample(truth, 3000, component="top", seed=1)
     curve = protection(sample, unit="bits")["top"].iloc[1]

@@ -37,6 +37,7 @@ def shuffled(injections, seed):
 counts_of_sites = st.lists(st.integers(0, 100), min_size=2, max_size=40)
 
 
+@pytest.mark.long
 @given(counts_of_sites)
 def test_equal_sites_without_weights_give_the_mean_of_their_shares(make_injections, counts):
     found = row(make_injections(*sites(counts)))
@@ -51,6 +52,7 @@ def test_equal_sites_without_weights_give_the_mean_of_their_shares(make_injectio
     assert found["event_site_count"] == (shares > 0).sum()
 
 
+@pytest.mark.long
 @given(counts_of_sites, st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_the_interval_holds_the_estimate_and_stays_between_0_and_1(make_injections, counts, level):
     found = row(make_injections(*sites(counts)), confidence_level=level)
@@ -58,12 +60,14 @@ def test_the_interval_holds_the_estimate_and_stays_between_0_and_1(make_injectio
     assert 0 <= found["independent_low"] <= found["pvf"] <= found["independent_high"] <= 1
 
 
+@pytest.mark.long
 @given(counts_of_sites, st.integers(0, 99))
 def test_the_order_of_the_rows_does_not_matter(make_injections, counts, seed):
     injections = make_injections(*sites(counts))
     pd.testing.assert_series_equal(row(injections), row(shuffled(injections, seed)))
 
 
+@pytest.mark.long
 @given(counts_of_sites, st.lists(st.integers(1, 9), min_size=40, max_size=40))
 def test_a_site_in_several_rows_is_still_one_site(make_injections, counts, cuts):
     parts = []
@@ -79,6 +83,7 @@ def test_a_site_in_several_rows_is_still_one_site(make_injections, counts, cuts)
     pd.testing.assert_series_equal(row(make_injections(*parts)).drop("doubt"), whole)
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=2, max_size=30))
 def test_what_a_detector_finds_is_never_more_than_all(make_injections, counts):
     rows = [
@@ -97,6 +102,7 @@ def test_what_a_detector_finds_is_never_more_than_all(make_injections, counts):
     assert factors["ignore"] == pytest.approx(sdc / (total - due))
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(st.integers(0, 100), st.sampled_from("abc")), min_size=6, max_size=40))
 def test_strata_weigh_as_much_as_they_stand_for(make_injections, drawn):
     size = {"a": 1000.0, "b": 50.0, "c": 7.0}

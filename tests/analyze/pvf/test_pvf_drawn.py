@@ -51,6 +51,7 @@ def title(figure):
     return figure.layout.title.text
 
 
+@pytest.mark.long
 @given(st.data())
 def test_a_factor_is_that_of_what_its_label_says(shipped, data):
     tensors = shipped.parameters["param"].tolist()
@@ -77,6 +78,7 @@ def test_a_factor_is_that_of_what_its_label_says(shipped, data):
             assert row.low <= truth["pvf"][row.component] <= row.high
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(st.integers(0, 31), st.integers(40, 400), st.integers(0, 99))
 def test_faults_picked_out_of_a_sample_are_no_sample_of_the_whole(shipped, bit, size, seed):
@@ -145,6 +147,7 @@ def test_a_truth_of_some_bits_is_exact_for_these(shipped):
     assert set(found["group"]) == {"bit 30 of top.0 of top"}
 
 
+@pytest.mark.long
 def test_every_view_names_the_part(shipped):
     sample = some(shipped, bits=[30])
     first = "bit 30 of bottom"

@@ -66,6 +66,7 @@ def sixty_four(fleet_demo, tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_eight_real_ranks_give_the_tables_of_the_whole(dlrm):
     files = load.rank_files(dlrm)
@@ -80,6 +81,7 @@ def test_sixty_four_ranks_give_the_tables_of_the_whole(sixty_four):
     assert_as_a_whole(tables, sixty_four)
 
 
+@pytest.mark.long
 def test_processes_give_what_one_process_gives(sixty_four):
     files = load.rank_files(sixty_four)[:6]
     alone = analyze.by_rank(files, [analyze.kernels, *ACROSS], processes=1, progress=False)
@@ -88,6 +90,7 @@ def test_processes_give_what_one_process_gives(sixty_four):
         assert_frame_equal(table, spread[name])
 
 
+@pytest.mark.long
 def test_a_rank_without_gpu_work_is_one_of_the_job(sixty_four, tmp_path):
     for number in (0, 1):
         held = json.loads(gzip.decompress((sixty_four / f"trace{number}.json.gz").read_bytes()))
@@ -165,6 +168,7 @@ def test_of_many_ranks_one_bad_file_is_one_row(tmp_path, count):
     assert bad.what.endswith(row.what)
 
 
+@pytest.mark.long
 def test_traces_come_one_by_one_in_order_of_rank(sixty_four):
     each = list(load.traces_each(sixty_four, progress=False))
     assert [trace.ranks["rank"].tolist() for trace in each] == [[rank] for rank in range(64)]
@@ -434,6 +438,7 @@ def test_tasks_use_the_pages_of_the_tasks_before():
     assert not any(modules.values())
 
 
+@pytest.mark.long
 def test_files_travel_together_the_largest_first(eight, monkeypatch):
     seen = []
 
@@ -481,6 +486,7 @@ def parts(sixty_four, tmp_path_factory):
     return [_part(trace, PER_RANK) for trace in load.traces_each(folder, progress=False)]
 
 
+@pytest.mark.long
 @given(groups=st.sets(st.integers(1, 8)))
 def test_parts_of_ranks_join_in_any_grouping(groups, parts):
     bounds = [0, *sorted(groups), 9]

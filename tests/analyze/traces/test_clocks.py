@@ -109,6 +109,7 @@ GROUPS = {
 }
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(off_by, st.sampled_from(sorted(GROUPS)), st.integers(0, 9))
 def test_any_offsets_are_found_however_the_ranks_are_grouped(make_events, offset, shape, seed):
@@ -126,6 +127,7 @@ def test_any_offsets_are_found_however_the_ranks_are_grouped(make_events, offset
     )
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(off_by, st.sampled_from(sorted(GROUPS)), st.integers(0, 9))
 def test_noisy_ends_are_forgiven_and_tell_the_uncertainty(make_events, offset, shape, seed):
@@ -239,6 +241,7 @@ def test_an_arrival_order_within_the_uncertainty_is_withheld(make_events):
     )
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(st.integers(0, 40 * US), st.integers(0, 9))
 def test_a_start_skew_within_the_uncertainty_is_never_sure(make_events, skew, seed):
@@ -344,6 +347,7 @@ def test_in_order_a_clock_that_is_right_is_sure_however_regular_the_collectives(
     assert table["note"].isna().all()
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(st.integers(-(10**9), 10**9), st.integers(0, 99))
 def test_irregular_times_tell_an_offset_from_a_shift_of_the_order(make_events, offset, seed):
@@ -397,6 +401,7 @@ GROUPED = {
 }
 
 
+@pytest.mark.long
 @settings(max_examples=10)
 @given(
     st.lists(st.integers(-300 * US, 300 * US), min_size=4, max_size=4),

@@ -74,6 +74,7 @@ runs = st.lists(
 )
 
 
+@pytest.mark.long
 @given(runs, st.sampled_from(["seq", "group", "nothing"]))
 def test_waiting_and_transfer_add_up_to_the_time_inside(make_events, some, known):
     rows, clock = [], 0

@@ -209,6 +209,7 @@ def played(items):
     return rows, hidden, has_work
 
 
+@pytest.mark.long
 @given(timeline)
 @settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_dark_time_is_never_more_than_the_hidden_work_and_what_the_calls_take(make_events, items):

@@ -40,6 +40,7 @@ def test_a_trace_does_not_differ_from_itself(make_events, some, by):
     assert set(table["change"]) <= {"both"}
 
 
+@pytest.mark.long
 @given(rows, rows, groupings)
 def test_swapping_the_traces_swaps_the_signs(make_events, a, b, by):
     a, b = make_events(*a), make_events(*b)

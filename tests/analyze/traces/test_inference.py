@@ -144,6 +144,7 @@ drawn = st.lists(
 )
 
 
+@pytest.mark.long
 @given(drawn, st.lists(st.tuples(st.integers(0, 900), st.integers(0, 50)), max_size=4))
 def test_periods_and_busy_idle_and_gap_times_fill_the_time_of_a_rank(make_events, drawn, others):
     rows = []

@@ -204,6 +204,7 @@ def test_collectives_that_overlap_have_an_empty_window(make_events):
 spans = st.tuples(st.integers(0, 400), st.integers(0, 300), st.sampled_from(["compute", "memory"]))
 
 
+@pytest.mark.long
 @given(st.lists(spans, max_size=8), st.integers(60, 590), st.integers(60, 590))
 def test_parts_fill_the_window_and_excesses_explain_the_delay_of_two(make_events, work, one, two):
     rows = [kernel(n % 2, s, s + d, kind, stream=8) for n, (s, d, kind) in enumerate(work)]

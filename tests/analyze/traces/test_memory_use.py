@@ -80,6 +80,7 @@ def test_free_memory_of_another_stream_does_not_help(recorded):
     assert failure["cause"] == "too much allocated"
 
 
+@pytest.mark.long
 @given(ACTIONS)
 def test_what_is_free_is_what_the_allocator_has_free(tmp_path_factory, actions):
     allocator, _ = run(actions)
@@ -95,6 +96,7 @@ def test_what_is_free_is_what_the_allocator_has_free(tmp_path_factory, actions):
     assert row[["allocated_bytes", "pending_bytes", "free_bytes"]].sum() == row["reserved_bytes"]
 
 
+@pytest.mark.long
 @given(ACTIONS)
 def test_the_division_at_a_failure_is_that_of_its_moment(tmp_path_factory, actions):
     """What came after is taken back: a later snapshot tells the same of an earlier failure."""

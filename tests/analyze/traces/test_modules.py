@@ -357,6 +357,7 @@ def test_a_new_layer_is_added_and_its_neighbours_are_still_the_same(make_events)
 some = st.lists(st.tuples(st.sampled_from("ABC"), st.integers(0, 9)), min_size=1, max_size=6)
 
 
+@pytest.mark.long
 @given(some, some)
 def test_differences_by_module_add_up_to_the_difference_of_gpu_time(make_events, a, b):
     def run(layers):

@@ -52,6 +52,7 @@ def test_the_parts_add_up_to_the_whole(fleet_waits, key):
     assert whole["wait_share"].sum() == pytest.approx(1)
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(st.lists(st.tuples(st.integers(0, 50), st.sampled_from([None, 1, 2])), max_size=6))
 def test_work_outside_every_step_keeps_its_blame(make_events, delays):

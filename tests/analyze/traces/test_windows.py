@@ -94,6 +94,7 @@ def test_hidden_communication_is_no_window_and_exposed_is(make_events):
     assert exposed["dur_ns"].tolist() == [300 * US]
 
 
+@pytest.mark.long
 def test_every_window_of_a_real_job_differs_and_they_are_at_most_ten(dlrm):
     dlrm_events = load.traces(dlrm, progress=False).events
     table = analyze.telling_windows(dlrm_events)

@@ -82,12 +82,14 @@ def blamed(events):
     return waits.groupby(last).sum().reindex(range(8), fill_value=0)
 
 
+@pytest.mark.long
 def test_the_bundled_set_is_what_its_command_makes(fleet_demo, tmp_path):
     truth = make.fleet(tmp_path / "again", seed=7)
     assert contents(tmp_path / "again") == contents(fleet_demo)
     pd.testing.assert_frame_equal(truth, make.fleet_truth(fleet_demo))
 
 
+@pytest.mark.long
 def test_another_seed_is_another_job(tmp_path):
     jobs = []
     for seed in (8, 9):
@@ -103,6 +105,7 @@ def test_compressed_files_carry_no_time(fleet_demo):
         assert path.read_bytes()[4:8] == b"\0\0\0\0"
 
 
+@pytest.mark.long
 def test_every_file_says_that_it_is_synthetic(fleet_demo):
     for name, content in contents(fleet_demo).items():
         assert "synthetic" in name or b"ynthetic" in content or name == "truth.csv", name

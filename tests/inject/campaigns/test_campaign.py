@@ -69,6 +69,7 @@ def test_every_input_ends_one_way(mlp, inputs, fault_model):
     assert (head["fault_model"], head["design"], head["seed"]) == (fault_model.kind, "uniform", 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chunk_size", [1, 7, 1000])
 def test_results_do_not_depend_on_the_size_of_chunks(mlp, inputs, chunk_size):
     faults = uniform_faults(mlp, 50, seed=1)
@@ -214,6 +215,7 @@ def test_the_fast_engine_decides_as_the_plain_one(torch_here, component):
 # --- stopped and taken up ---
 
 
+@pytest.mark.long
 def test_a_campaign_taken_up_is_the_campaign_run_whole(mlp, inputs, tmp_path):
     faults = uniform_faults(mlp, 90, seed=1)
     settings = replace(PLAIN, keep_trials=True)
@@ -370,6 +372,7 @@ def without_sums(folder):
     head.write_text(json.dumps(stored))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_sums", [True, False])
 @pytest.mark.parametrize("name", ["outcomes", "trials"])
 def test_a_chunk_that_is_a_copy_of_another_is_refused(mlp, inputs, tmp_path, name, has_sums):

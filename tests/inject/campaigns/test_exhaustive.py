@@ -13,6 +13,7 @@ def truth():
     return load.exhaustive_injections(datasets.path("pvf-truth") / "dlrm.parquet")
 
 
+@pytest.mark.long
 def test_all_sites_are_those_of_a_campaign_by_flip_and_run(mlp, torch_here):
     inputs = torch_here.randn(20, 5, generator=torch_here.Generator().manual_seed(1))
     result = inject.exhaustive(mlp, inputs)
@@ -67,6 +68,7 @@ def test_the_shipped_truth_knows_its_inputs_and_is_labelled_as_generated(truth):
     assert set(truth.parameters["component"]) == {"top", "bottom", "embeddings"}
 
 
+@pytest.mark.long
 def test_a_sample_of_the_truth_can_be_injected_again_chunk_by_chunk(truth, torch_here):
     drawn = truth_sample(truth, 300, component="top", seed=5)
     chunks = list(inject.shipped_running("dlrm", drawn.faults, chunk_size=100))

@@ -88,6 +88,7 @@ def test_refuses_patterns_that_match_nothing(mlp):
         parameters(mlp, components={"tpo.*": "top"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["whole", "part", "in place"])
 def test_compiled_models_are_refused_whatever_is_asked_of_them(how, mlp, torch_here):
     inputs = torch_here.zeros(2, mlp[0].in_features)

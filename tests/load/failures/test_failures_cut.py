@@ -58,6 +58,7 @@ def is_told(log):
     return bool(set(log.quality["finding"].astype(str)) - {*HARMLESS})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_cut_in_a_line_of_a_failure_log_is_told(name, tmp_path):
     path = tmp_path / "some.log"

@@ -83,6 +83,7 @@ def overlapping(tmp_path_factory) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+@pytest.mark.long
 @given(draw=st.randoms(use_true_random=False))
 def test_the_order_of_files_does_not_matter(overlapping, draw):
     expected = load.failures(overlapping, node=BY_NAME, progress=False)
@@ -90,6 +91,7 @@ def test_the_order_of_files_does_not_matter(overlapping, draw):
     assert_same(load.failures(mixed, node=BY_NAME, progress=False), expected)
 
 
+@pytest.mark.long
 @given(cuts=st.tuples(st.integers(1, 29), st.integers(0, 8)), seed=st.integers(0, 99))
 def test_rotated_pieces_that_overlap_tell_what_the_whole_log_tells(tmp_path_factory, cuts, seed):
     draw, (cut, overlap) = random.Random(seed), cuts

@@ -153,6 +153,7 @@ def watchdog(ranks):
     )
 
 
+@pytest.mark.long
 @settings(max_examples=8)
 @given(width=st.integers(60, 200), pads=st.booleans(), ranks=st.integers(3, 9))
 def test_folded_lines_of_ranks_report_what_whole_lines_do(tmp_path_factory, width, pads, ranks):

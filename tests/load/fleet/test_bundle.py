@@ -98,6 +98,7 @@ def power_csvs(folder):
         (folder / f"{name}.csv").write_text("\n".join(["time,gpu,power_w", *rows]) + "\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("write", [kernel_logs, power_csvs])
 def test_a_file_without_a_zone_does_not_stop_the_two_beside_it(write, tmp_path):
     write(tmp_path)
@@ -131,6 +132,7 @@ def good(tmp_path_factory):
     return folder, analyze.findings(bundle).findings["finding"].tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_file_among_good_ones_is_named_and_changes_nothing(name, good):
     folder, expected = good
@@ -148,6 +150,7 @@ def test_a_bad_file_among_good_ones_is_named_and_changes_nothing(name, good):
 # --- what was simulated says so ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     ["fleet-demo", "hang-demo", "failures-demo", "imbalance-demo", "memory-demo", "pvf-demo"],

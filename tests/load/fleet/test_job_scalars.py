@@ -191,6 +191,7 @@ def test_a_damaged_record_is_dropped_and_a_damaged_length_ends_the_file(write):
     assert said(log, "truncated") == ["a length is damaged or cut off: the rest is dropped"]
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(
     st.integers(0, 5), st.integers(0, 100),
     st.sampled_from(["loss", "iteration-time", "batch_size", "x"]),

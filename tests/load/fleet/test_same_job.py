@@ -213,6 +213,7 @@ def test_failures_of_another_zone_are_told_and_those_of_another_hour_are_not(tmp
     assert suspicious(load.fleet(tmp_path, tz="UTC", progress=False).quality) == []
 
 
+@pytest.mark.long
 def test_equal_findings_of_many_files_are_one_line_and_keep_their_count(tmp_path):
     for node in range(64):
         (tmp_path / f"node{node:03d}").mkdir()
@@ -230,6 +231,7 @@ def test_equal_findings_of_many_files_are_one_line_and_keep_their_count(tmp_path
     assert len(shown.splitlines()) < 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["unrecognized kind", "member {} is odd"])
 def test_folding_costs_in_proportion_to_the_findings(what):
     def cpu_s(count):
@@ -285,6 +287,7 @@ def test_data_are_apart_if_and_only_if_no_second_is_in_both(begins, lengths):
     assert [row[2] for row in same_job("folder", backwards, None)] == texts
 
 
+@pytest.mark.long
 def test_a_folder_of_three_years_is_told_in_every_output(fleet_demo, tmp_path):
     shutil.copytree(fleet_demo / "traces", tmp_path / "traces")
     (tmp_path / "kernel.log").write_text(

@@ -135,6 +135,7 @@ def goodput(rows):
     return useful / (rows[-1][1] - (rows[0][1] - rows[0][2]))
 
 
+@pytest.mark.long
 @given(
     name=st.sampled_from(sorted(EVERY)),
     every=st.integers(2, 25),
@@ -152,6 +153,7 @@ def test_a_log_of_every_kth_step_has_the_same_steps_and_findings(read, name, eve
     assert rules(thinned) == set()
 
 
+@pytest.mark.long
 @given(
     name=st.sampled_from(sorted(EVERY)),
     every=st.integers(1, 10),
@@ -172,6 +174,7 @@ def test_a_restart_is_found_and_costs_the_same_in_a_thinned_log(read, name, ever
     assert goodput(whole) == pytest.approx(useful_share(read(name, whole)), abs=4.1 / run_s)
 
 
+@pytest.mark.long
 @given(
     name=st.sampled_from(sorted(EVERY)),
     at=st.integers(1, 118),

@@ -60,6 +60,7 @@ def test_tasks_of_a_run_add_up_as_sql_adds_them(read, tmp_path):
     assert counted["r1 tasks/gpu"] == pytest.approx(kwh * 3.6e6)
 
 
+@pytest.mark.long
 @given(seconds=st.lists(st.floats(0.05, 500), min_size=1, max_size=12))
 def test_tasks_whose_stamps_are_cut_to_seconds_keep_their_energy(seconds, tmp_path_factory):
     text, end = f"task_name,{CODECARBON}", pd.Timestamp("2026-03-01T10:00:00")

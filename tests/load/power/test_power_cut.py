@@ -140,6 +140,7 @@ def cuts(text):
     return [*range(whole // 2, whole - 24, max((whole - 24) // 24, 1)), *range(whole - 24, whole)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_cut_never_makes_another_number_without_a_finding(name, tmp_path):
     given = {"period_s": 1.0} if name == "dcgmi dmon" else {}

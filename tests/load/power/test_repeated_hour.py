@@ -45,6 +45,7 @@ def test_polls_of_nvidia_smi_lose_none(tmp_path, period_s):
     assert sorted(set(power["time_ns"])) == [at * 10**9 for at in every(period_s)]
 
 
+@pytest.mark.long
 @given(form=st.sampled_from(FORMS), period_s=st.integers(1, 1500))
 def test_stamps_read_one_by_one_follow_each_other(form, period_s):
     stamps = Stamps("log", PowerOptions(tz=ZONE), Findings("log"))

@@ -76,6 +76,7 @@ rows = st.lists(
 )
 
 
+@pytest.mark.long
 @given(rows, st.sampled_from([0.5, 1, 7]), st.sampled_from([0.5, 3, 20]), st.data())
 def test_any_cut_into_files_in_any_order_gives_the_plain_sums(
     tmp_path_factory, drawn, period_s, gap_s, data

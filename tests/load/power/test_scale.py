@@ -86,6 +86,7 @@ runs = st.lists(
 )
 
 
+@pytest.mark.long
 @given(runs, st.sampled_from([1, 2]))
 def test_adding_run_by_run_gives_the_bits_of_adding_row_by_row(tmp_path_factory, drawn, period_s):
     draw = np.random.default_rng(len(drawn))

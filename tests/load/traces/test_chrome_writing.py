@@ -82,6 +82,7 @@ def test_a_replayed_trace_is_read_back_and_says_that_it_was_not_measured(real_da
     assert SAYS_SYNTHETIC in set(again.quality["what"])
 
 
+@pytest.mark.long
 @given(name=st.text(min_size=1, max_size=20).filter(lambda text: not text.isspace()))
 def test_any_name_survives(tmp_path_factory, name):
     folder = tmp_path_factory.mktemp("names")

@@ -315,6 +315,7 @@ def _figures(trace):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("write", [_as_kineto, _as_xplane])
 @settings(max_examples=12, deadline=None)
 @given(gpus=_GPUS)

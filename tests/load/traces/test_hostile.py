@@ -189,6 +189,7 @@ def test_a_file_name_that_is_no_text_is_shown_escaped(trace_file, tmp_path):
     str(trace).encode()
 
 
+@pytest.mark.long
 def test_long_metadata_before_the_events_is_searched_a_few_times_only(
     trace_file, engine, monkeypatch
 ):

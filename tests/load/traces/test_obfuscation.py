@@ -117,6 +117,7 @@ def test_no_name_of_the_source_is_left(job, tmp_path):
         assert "deviceProperties" not in document
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 @pytest.mark.parametrize(
     ("dataset", "name"),
@@ -139,6 +140,7 @@ def test_no_name_of_a_real_trace_is_left(real_data, tmp_path, dataset, name):
             word in name for name in written - public)]  # fmt: skip
 
 
+@pytest.mark.long
 @given(factor=st.floats(0.4, 3), late_us=st.integers(-30, 30))
 def test_behaviour_stays_though_every_time_and_name_changes(tmp_path_factory, factor, late_us):
     folder = tmp_path_factory.mktemp("job")
@@ -235,6 +237,7 @@ NAMES = st.text(max_size=12) | st.sampled_from(
 )
 
 
+@pytest.mark.long
 @given(
     st.lists(st.tuples(NAMES, st.sampled_from(["cpu_op", "kernel", "acme", "ac2g"])), min_size=1)
 )

@@ -46,6 +46,7 @@ def test_the_folder_loads_to_the_tables_of_the_source(job, tmp_path):
     assert stored.events["launch"].dropna().tolist() == [0, 2, 4, 6]
 
 
+@pytest.mark.long
 def test_stored_ranks_are_analysed_one_by_one(job, tmp_path):
     load.write_ranks(load.rank_files(job), tmp_path / "stored", progress=False)
     analyses = [analyze.kernels, analyze.collective_waits]

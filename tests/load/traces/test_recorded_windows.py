@@ -37,6 +37,7 @@ def chosen(trace):
     return set(read["finding"]), set(read["what"].str.extract(r"number (\d+) of 0 to")[0])
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(
     st.integers(1, 3),

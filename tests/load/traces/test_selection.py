@@ -64,6 +64,7 @@ def test_the_rows_of_some_steps_are_those_of_the_whole(folder, stored, whole):
         assert left_out["count"].sum() == len(whole.events) - len(trace.events)
 
 
+@pytest.mark.long
 def test_rank_by_rank_gives_the_same_rows(folder, stored, whole):
     for source in (folder, stored):
         for file in load.rank_files(source, steps=STEPS):
@@ -71,6 +72,7 @@ def test_rank_by_rank_gives_the_same_rows(folder, stored, whole):
             assert_same(file.load(), of_rank[of_rank["rank"] == file.rank])
 
 
+@pytest.mark.long
 def test_other_steps_are_stored_anew(folder, tmp_path, whole):
     load.write_ranks(load.rank_files(folder, steps=STEPS), tmp_path)
     assert len(load.traces(tmp_path).events) < len(whole.events)
@@ -93,6 +95,7 @@ def test_steps_that_are_none_are_refused(folder, steps):
 KEPT = ["rank", "start_ns", "dur_ns", "kind", "step"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("steps", [None, STEPS])
 def test_columns_hold_what_they_hold_in_the_whole(folder, stored, steps):
     for source in (folder, stored):

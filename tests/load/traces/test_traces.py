@@ -210,6 +210,7 @@ def test_nothing_half_written_stays_behind(two_ranks, tmp_path, monkeypatch):
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.long
 def test_large_sets_are_read_by_several_processes(two_ranks, monkeypatch):
     front_door = importlib.import_module("workbench.load._traces.reader")
     plain = load.traces(two_ranks)
@@ -257,6 +258,7 @@ def test_profiles_and_execution_traces_of_one_job_go_together(trace_file):
     assert trace.ranks["rank"].tolist() == [0]
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_every_public_trace_loads_and_nothing_is_lost(real_data):
     for name in ("kineto-hta", "kineto-h100", "kineto-resnet", "kineto-dlrm-8rank"):

@@ -224,6 +224,7 @@ def test_an_empty_choice_is_said_in_words(build):
     assert figure.layout.title.text == "Nothing happens in this window"
 
 
+@pytest.mark.long
 def test_zooming_the_live_timeline_shows_finer_events(many):
     live = plot.timeline_live(many, max_points=200)
     whole = live[()].dframe()

@@ -55,6 +55,7 @@ def test_pushes_of_the_examples_are_those_of_an_enumeration(examples):
     assert pushes["step_count"].tolist() == [steps for _, _, steps in expected]
 
 
+@pytest.mark.long
 @given(any_regions(), st.integers(1, 40))
 def test_pushes_of_any_regions_are_those_of_an_enumeration(regions, gathered):
     # Speeds that are not multiples of each other, so that no two events are simultaneous.
@@ -101,6 +102,7 @@ def test_regions_that_never_push_never_meet(examples):
     assert 4_000 <= events["step_count"].sum() < 4_100
 
 
+@pytest.mark.long
 @given(any_regions(), st.sampled_from(("synchronous", "DiLoCo", "Async-Local-SGD", "HALoS")))
 def test_a_run_ends_when_the_global_server_holds_all_steps(regions, scheme):
     job = LocalTrainingJob(step_count=700, parameter_count=1_000_000, updates_per_push=4)

@@ -303,6 +303,7 @@ def test_more_replicas_than_nodes_are_refused():
         failure_times(FailureProcess(node_count=5), horizon_min=10, seed=1, replicas=6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("process", "runs", "words"),
     [

@@ -8,6 +8,7 @@ from workbench import simulate
 from workbench.errors import WorkbenchError
 
 
+@pytest.mark.long
 @given(st.integers(0, 5), st.floats(0, 0.3))
 def test_only_the_row_that_is_said_is_short_by_as_much_as_is_said(seed, share):
     loads, tree = simulate.power_loads(shortage_share=share, seed=seed)

@@ -34,6 +34,7 @@ def profiles(draw):
     return profile(operations, [*order, len(operations) - 1], **noise)
 
 
+@pytest.mark.long
 @given(profiles(), st.integers(1, 4), st.integers(1, 3), st.integers(0, 9))
 @settings(max_examples=30)
 def test_any_twin_is_a_sound_trace(made, ranks, repeats, seed):
@@ -74,6 +75,7 @@ WAITING = profile(
 )
 
 
+@pytest.mark.long
 @example(WAITING, 1)
 @given(profiles(), st.integers(1, 3))
 @settings(max_examples=15)
@@ -86,6 +88,7 @@ def test_the_graph_of_a_twin_has_no_circle_and_replays_to_its_time(made, ranks):
     assert replayed == pytest.approx(graph.time_ns.max(), rel=0.02)
 
 
+@pytest.mark.long
 @given(st.sampled_from([0.5, 2.0, 4.0]), st.sampled_from(["compute", "communication"]))
 @settings(max_examples=6)
 def test_a_change_of_time_is_linear_and_touches_its_kind_alone(ratio, kind):

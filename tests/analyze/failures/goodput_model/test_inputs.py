@@ -74,6 +74,7 @@ def test_rows_of_three_reporters_are_not_three_times_the_interruptions(demo):
 ups = st.lists(st.floats(1, 5_000), min_size=2, max_size=12)
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(ups=ups, downs=st.lists(st.floats(0.5, 300), min_size=12, max_size=12))
 def test_the_model_at_the_measured_inputs_gives_the_measured_share(ups, downs):
@@ -92,6 +93,7 @@ def test_the_model_at_the_measured_inputs_gives_the_measured_share(ups, downs):
     assert inputs["time_to_failure_min"] == pytest.approx((sum(ups) + 7) / len(ups), rel=1e-6)
 
 
+@pytest.mark.long
 def test_the_interval_of_the_time_to_failure_has_about_nominal_coverage():
     random, covered = np.random.default_rng(5), 0
     for _ in range(50):

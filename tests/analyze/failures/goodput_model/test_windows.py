@@ -273,6 +273,7 @@ def test_longer_recoveries_never_help(struck, job, more):
     assert (share(more) <= share(0) + 1e-9).all()
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(struck=rows, job=plans)
 def test_runs_do_not_know_of_each_other(struck, job):

@@ -259,6 +259,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
 )
@@ -279,6 +280,7 @@ def test_who_is_suspected_does_not_depend_on_how_ranks_are_numbered(order, case,
     assert same_verdict == verdict
 
 
+@pytest.mark.long
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
 )

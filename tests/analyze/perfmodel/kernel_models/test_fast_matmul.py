@@ -45,6 +45,7 @@ def test_all_31_algorithms_fulfil_brents_equations(algorithms):
     assert algorithms["residual_ratio"].max() <= 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_every_algorithm_multiplies_random_matrices(coefficients):
     """An independent computation: block products and sums, not Brent's equations."""

@@ -141,6 +141,7 @@ def test_flash_attention_computes_its_scores_again_in_backward():
     assert work(flash_attention=True) / work() == pytest.approx(ratio, rel=1e-4)
 
 
+@pytest.mark.long
 @settings(max_examples=5)
 @given(factor=st.floats(0.8, 3))
 def test_one_row_moves_the_model_to_what_was_measured(factor):
@@ -326,6 +327,7 @@ def test_states_of_experts_are_shared_by_their_own_replicas_only():
     assert need["optimizer_bytes"] > 12 * experts
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(
     expert=st.sampled_from([1, 2, 4, 8, 16]),

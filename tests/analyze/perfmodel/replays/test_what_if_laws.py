@@ -163,6 +163,7 @@ def stepped(rows, cuts):
     return rows + marks
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_steps", [False, True])
 def test_no_prediction_is_below_the_busy_time_of_any_stream(make_events, traces, has_steps):
     @DRAWN
@@ -219,6 +220,7 @@ def test_halving_everything_halves_the_time(make_events, traces):
     hold()
 
 
+@pytest.mark.long
 def test_a_change_of_a_kind_that_nothing_uses_changes_nothing(make_events, traces):
     @DRAWN
     @given(traces(), st.sampled_from(KINDS), st.booleans())

@@ -24,6 +24,7 @@ def scores(table, name):
     return table[table["score"] == name].set_index("kind")
 
 
+@pytest.mark.long
 @given(profiles())
 @settings(max_examples=10)
 def test_a_trace_is_like_itself_in_every_score_and_leaks(made):
@@ -36,6 +37,7 @@ def test_a_trace_is_like_itself_in_every_score_and_leaks(made):
     assert scores(table, "leak").loc["share of source names", "verdict"] == "FAIL"
 
 
+@pytest.mark.long
 def test_a_copy_is_caught_by_its_longest_run(dlrm_trace):
     """Renamed and shifted, so that no name and no time stamp is left of the source."""
     events = dlrm_trace.events
@@ -72,6 +74,7 @@ def test_a_move_that_only_one_of_both_makes_fails():
     assert behaviour.loc["job, communication x2", "verdict"] == "FAIL"
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_a_twin_of_eight_ranks_behaves_like_them(dlrm_trace):
     twin = simulate.traces_like(analyze.trace_profile(dlrm_trace))
@@ -82,6 +85,7 @@ def test_a_twin_of_eight_ranks_behaves_like_them(dlrm_trace):
     assert scores(table, "order").loc["share of the order predicted", "verdict"] == "FAIL"
 
 
+@pytest.mark.long
 def test_limits_decide_on_verdicts_alone(dlrm_trace):
     twin = simulate.traces_like(analyze.trace_profile(dlrm_trace))
     wide = LikenessLimits(order_share=0.0, mix_share=1, shape_distance=1)

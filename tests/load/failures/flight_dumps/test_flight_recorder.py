@@ -308,6 +308,7 @@ def test_any_bytes_are_read_or_refused(raw):
         plain_values(b"\x80\x02" + raw)
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(key=st.sampled_from(["pg_config", "pg_status", "entries", "version"]), value=plain)
 def test_a_dump_of_odd_values_is_read_or_refused(key, value, content, write):

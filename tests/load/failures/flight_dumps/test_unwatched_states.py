@@ -128,6 +128,7 @@ def test_a_group_of_unknown_members_blames_nobody_and_is_told(tmp_path: Path) ->
     assert row.cost == pytest.approx(0.5)
 
 
+@pytest.mark.long
 @given(
     calls=st.lists(st.integers(1, 6), min_size=2, max_size=5),
     operation=st.sampled_from(["all_reduce", "barrier", "all_gather", "reduce_scatter"]),

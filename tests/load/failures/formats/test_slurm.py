@@ -267,6 +267,7 @@ def test_what_cannot_be_read_says_what_to_do(tmp_path, content, complaint):
         slurm.read(Source("sacct.txt", path), Given(tz="UTC"))
 
 
+@pytest.mark.long
 @given(st.lists(st.text("|#7\\n\n ,[]-" + "é", max_size=30), max_size=12))
 def test_no_noise_after_the_header_stops_the_reader(tmp_path_factory, noise):
     path = tmp_path_factory.mktemp("noise") / "sacct.txt"
@@ -563,6 +564,7 @@ def test_steps_decide_between_exit_codes_that_sacct_prints_alike(
     assert failure.cause.endswith("alike") == ("alike" in cause or cause.endswith("which sacct"))
 
 
+@pytest.mark.long
 @given(code=st.integers(1, 255))
 def test_the_code_that_a_job_left_is_always_among_those_named(tmp_path_factory, code):
     printed = code if code < 128 else code - 128

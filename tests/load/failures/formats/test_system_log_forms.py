@@ -128,6 +128,7 @@ def test_the_uuid_of_a_gpu_beside_its_address_is_no_part_of_it(loaded):
     assert loaded(line).failures["device"].tolist() == ["0000:9b:00"]
 
 
+@pytest.mark.long
 @given(
     failing=st.sets(st.integers(0, 47), min_size=1, max_size=12),
     form=st.sampled_from(["%b %d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "[%a %b %d %H:%M:%S %Y]"]),

@@ -66,6 +66,7 @@ def test_parquet_keeps_categories_that_do_not_occur_and_their_order(tiny, tmp_pa
     assert loaded.faults["layer"].tolist()[:2] == ["top.0", "bottom.0"]
 
 
+@pytest.mark.long
 @given(
     st.lists(
         st.tuples(

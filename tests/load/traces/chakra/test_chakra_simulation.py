@@ -140,6 +140,7 @@ def test_the_demo_has_each_communication_kernel_once_with_its_bytes(fleet_demo, 
     assert max(ends.values()) == pytest.approx(analyze.replay(graph).max(), rel=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 @pytest.mark.parametrize("is_joined", [False, True], ids=["ranks alone", "ranks joined"])
 def test_a_real_job_of_8_ranks_takes_as_long_as_its_replay(dlrm, tmp_path, is_joined):
@@ -270,6 +271,7 @@ rows_of_both = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @given(st.lists(rows_of_both, min_size=1, max_size=6))
 def test_ranks_that_do_the_same_always_finish(tmp_path_factory, rows):
     nodes = [node(at, rank) | row for rank in (0, 1) for at, row in enumerate(rows)]

@@ -95,6 +95,7 @@ def test_real_graphs_come_back_exactly_and_are_worked_off(
         assert sorted(issued) == sorted(nodes)
 
 
+@pytest.mark.long
 def test_chakras_sample_with_its_gaps_is_refused_unless_asked_for(real_data, again):
     trace = load.traces(real_data("chakra-et") / "feeder_tests_trace.tar.gz", progress=False)
     with pytest.raises(LoadError, match=r"rank 0 can never finish: 1,277 dependencies"):

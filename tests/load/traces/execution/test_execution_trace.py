@@ -108,6 +108,7 @@ def findings(trace, *kinds):
 # --- what the files state -----------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 @pytest.mark.parametrize(("dataset", "name"), FILES)
 def test_nodes_are_those_of_the_file(dataset, name, case):

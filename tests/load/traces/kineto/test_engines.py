@@ -139,6 +139,7 @@ def test_flipped_cut_and_inserted_bytes_never_crash_a_parser(tmp_path, seed):
     assert_alike(path)
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", ["kineto-hta", "kineto-h100", "kineto-dlrm-8rank"])
 def test_real_files_give_the_same_tables(real_data, name):
@@ -150,6 +151,7 @@ def test_real_files_give_the_same_tables(real_data, name):
             pd.testing.assert_frame_equal(getattr(slow, table), getattr(fast, table))
 
 
+@pytest.mark.long
 def test_room_for_texts_grows_as_needed(trace_file):
     rows = [
         {

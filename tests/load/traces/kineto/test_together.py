@@ -101,6 +101,7 @@ def tables_or_refusal(read):
         return str(error)
 
 
+@pytest.mark.long
 @quick
 @given(
     st.lists(
@@ -171,6 +172,7 @@ def test_large_files_are_interpreted_by_themselves(tmp_path, monkeypatch):
     assert seen == []
 
 
+@pytest.mark.long
 @pytest.mark.oracle
 def test_real_files_of_all_generations_in_one_folder(tmp_path, real_data):
     job = tmp_path / "job"

@@ -91,6 +91,7 @@ def test_what_is_held_after_each_action_is_what_the_allocator_held(tmp_path_fact
     assert [tuple(got[n]) for n in settled] == [held[n] for n in settled]
 
 
+@pytest.mark.long
 @given(ACTIONS, st.integers(1, 40))
 def test_a_recorder_that_lost_the_beginning_tells_the_same_of_the_rest(
     tmp_path_factory, actions, kept
@@ -245,6 +246,7 @@ def test_a_snapshot_that_was_cut_is_refused_and_a_packed_one_is_read(tmp_path):
     assert "suspicious" in set(load.memory(packed).quality["finding"])
 
 
+@pytest.mark.long
 @given(st.recursive(
     st.one_of(st.integers(-9, 1 << 70), st.text(max_size=3), st.none(), st.floats()),
     lambda inner: st.lists(inner, max_size=3)
@@ -281,6 +283,7 @@ def many_actions(count):
     return {"segments": [segment], "device_traces": [acts], "external_annotations": []}
 
 
+@pytest.mark.long
 def test_a_snapshot_costs_at_most_ten_times_what_its_pickle_costs(tmp_path):
     path = written(tmp_path, many_actions(24_000))
 

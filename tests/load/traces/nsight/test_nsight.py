@@ -337,6 +337,7 @@ def test_views_triggers_and_generated_columns_do_not_run(tmp_path):
 ODD = [None, -5, 1 << 62, -(1 << 63), 2.5, 1e300, "text", b"\xff\x00", "9" * 5000]
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(*[st.sampled_from([0, 7, 40, *ODD])] * 8), max_size=6))
 def test_values_of_any_type_are_rows_or_findings(tmp_path_factory, rows):
@@ -362,6 +363,7 @@ def test_a_truncated_database_is_refused_or_told(tmp_path, share):
     assert "damaged" in reason
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 300)), min_size=1, max_size=12))
 def test_busy_time_is_that_of_the_nanoseconds_counted_one_by_one(tmp_path_factory, spans):

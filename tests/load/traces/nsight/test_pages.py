@@ -92,6 +92,7 @@ def test_a_column_that_rows_do_not_have_yet_leaves_the_table_to_sql(tmp_path):
     assert by_sql(path) == [(1, b"x", 2, 9)]
 
 
+@pytest.mark.long
 def test_damaged_pages_give_nothing_or_numbers_and_no_crash(tmp_path):
     path = written(tmp_path, [(n, f"text {n}", n << 30, None) for n in range(300)])
     whole = path.read_bytes()

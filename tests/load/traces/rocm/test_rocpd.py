@@ -175,6 +175,7 @@ def test_a_damaged_database_is_refused_or_told(path, tmp_path):
         loaded(cut)
 
 
+@pytest.mark.long
 @given(
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**4)), min_size=1, max_size=30),
     st.booleans(),

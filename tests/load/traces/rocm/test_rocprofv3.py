@@ -205,6 +205,7 @@ TIMES = st.lists(
 )
 
 
+@pytest.mark.long
 @given(TIMES)
 @settings(max_examples=40)
 def test_time_of_every_gpu_is_kept(tmp_path_factory, times):

@@ -285,6 +285,7 @@ def test_a_truncated_profile_is_refused(tmp_path, share):
 NUMBERS = st.sampled_from([0, 5, 10**9, -1, 1 << 40, (1 << 63) - 1, -(1 << 63)])
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=6), NUMBERS)
 def test_times_beyond_reason_are_rows_or_findings(tmp_path_factory, rows, timestamp_ns):
