@@ -41,11 +41,12 @@ NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 TARGET_MS = 100.0
 _START_S, _RUN_S, _MOVE_S = 120, 600, 20
 _DRAG_S, _HEAP_MOVES = 2.0, 200
+# A control that changes nothing in the state at hand is hidden.
 _KINDS = {
-    "choice": ".jp-OutputArea-output select",
-    "slider": ".jp-OutputArea-output .noUi-handle",
-    "button": ".jp-OutputArea-output .widget-toggle-buttons button:not(.mod-active)",
-    "switch": ".jp-OutputArea-output .widget-checkbox input",
+    "choice": ".jp-OutputArea-output select:visible",
+    "slider": ".jp-OutputArea-output .noUi-handle:visible",
+    "button": ".jp-OutputArea-output .widget-toggle-buttons button:not(.mod-active):visible",
+    "switch": ".jp-OutputArea-output .widget-checkbox input:visible",
 }
 _PROMPTS = "all => all.map(prompt => prompt.textContent)"
 # The clock starts at the event of the control itself and stops at the last change of a figure;
@@ -157,7 +158,9 @@ def _rows(path: Path, moves: int) -> Iterator[Row]:
             if is_first:
                 notes.append(_grown(page, cell, controls[0]))
             is_first = False
-            yield _row(f"{path.stem}: {_name(cell)}", times, notes)
+            row = _row(f"{path.stem}: {_name(cell)}", times, notes)
+            print(row.what, row.workbench, row.note, sep="; ", file=sys.stderr, flush=True)
+            yield row
         browser.close()
 
 
@@ -182,7 +185,7 @@ def _row(what: str, times: dict[str, list[float]], notes: list[str]) -> Row:
 def _dragged(page: Any, cell: Any) -> float:
     """Drag the first slider to and fro; return the pictures per second."""
     handle = cell.locator(_KINDS["slider"]).first
-    track = cell.locator(".jp-OutputArea-output .noUi-target").first
+    track = cell.locator(".jp-OutputArea-output .noUi-target:visible").first
     handle.scroll_into_view_if_needed()
     knob, ends = handle.bounding_box(), track.bounding_box()
     height = knob["y"] + knob["height"] / 2
