@@ -8,20 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.analyze.findings.jobs import US, trace
+from tests.analyze.findings.jobs import US, failure_log, trace
 from tests.analyze.findings.test_rules import one_of, power, rows_of, silent
 from tests.analyze.traces.test_clocks import equal_steps
 from workbench import analyze, load
 from workbench.tables import Bundle
 
 
-def test_failures_of_files_with_clocks_of_their_own_are_counted_per_file(tmp_path):
+def test_failures_of_files_with_clocks_of_their_own_are_counted_per_file():
     """A rate over all of them would be wrong: nobody knows how the clocks are related."""
-    for name, times in (("a", (100, 9_000, 90_000)), ("b", (50,))):
-        lines = (f"[{at:5}.500000] NVRM: Xid (PCI:0000:{n}b:00): 79, pid=1, name=x, GPU has "
-                 "fallen off the bus.\n" for n, at in enumerate(times, 1))  # fmt: skip
-        (tmp_path / f"{name}.log").write_text("".join(lines))
-    bundle = load.bundle(tmp_path, node="gpu7", progress=False)
+    rows = [{"at_h": at, "node": f"node{at:03}", "clock": "own", "source": name}
+            for name, times in (("a.log", (1, 9, 30)), ("b.log", (5,))) for at in times]  # fmt: skip
+    bundle = Bundle(failures=failure_log(rows))
     row = analyze.findings(bundle, rules=["leading_cause"]).findings.iloc[0]
     assert row["finding"].startswith("3 of 3 failures")
     assert row["doubt"].startswith("1 failures of ")
