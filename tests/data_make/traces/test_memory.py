@@ -19,7 +19,7 @@ def test_the_bundled_snapshot_is_made_again_to_the_byte(tmp_path):
 def test_its_job_runs_out_of_memory_and_says_that_it_is_synthetic():
     recording = load.memory(DEMO, progress=False)
     assert recording.is_synthetic
-    assert "out_of_memory" in analyze.findings(recording)["rule"].tolist()
+    assert "out_of_memory" in analyze.findings(recording).findings["rule"].tolist()
 
 
 def test_a_folder_with_files_is_refused(tmp_path):

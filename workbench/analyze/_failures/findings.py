@@ -475,7 +475,7 @@ def failures_increase(failing: Failing, *, most_p: float = 0.05) -> Iterator[Fin
         f"{row['high_growth_ratio']:.2g})",
         where=f"{int(row['node_count'])} nodes, {int(row['failure_count'])} failures",
         confidence="high" if row["p_value_share"] < most_p / 5 else "medium",
-        evidence="analyze.failure_trend, explore.incidents (notebook 03)",
+        evidence="analyze.failure_trend (docs/failures.md)",
         next_step="compare causes before and after the change; look for one node or one driver",
     )
 
