@@ -1,19 +1,21 @@
-"""How time and memory grow with the power telemetry that is rolled up out of core.
+"""How long a roll-up of power telemetry takes, against DuckDB alone.
 
-    python benchmarks/power_rollup.py [--node-days 8 64 512] [--workers 2]
+    python benchmarks/power_rollup.py [--node-days 8 144] [--rounds N]
 
 The readings are made for the purpose (synthetic): nodes of 8 GPUs at 1 Hz, a Parquet file per node
 and day of 691,200 readings. The files of a day are links to one file: nodes are told apart by the
-names of their files, so every one is read and rolled up as if it were its own. 4,320 node-days are
-1,152 GPUs for 30 days, 3.0e9 readings. Every run is a fresh process. The table goes to the screen
-and to ``benchmarks/results/power_rollup.md`` and ``.json``.
+names of their files, so every one is read and rolled up as if it were its own. 144 node-days are
+99,532,800 readings. Every run is a fresh process, and the tools take turns. DuckDB alone is the
+query that a user would write for the same cells: count, mean, extremes, and energy by straight
+lines between readings at most 3 s apart. The table goes to the screen and to
+``benchmarks/results/power_rollup.md`` and ``.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,80 +32,105 @@ if not __package__:
 from benchmarks._measure import machine
 from benchmarks._table import RESULTS, Row, publish
 
+ROOT = Path(__file__).resolve().parents[1]
 DAY_S = 86_400
 GPUS, DAYS = 8, 30
 START_MS = 1_700_006_400_000
-_CHILD = """
-import json, re, resource, sys, time
-from pathlib import Path
-from workbench import load
-
-def used():
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-
-def rolled(path, **options):
-    node = re.compile(r"node[0-9]+")
-    return load.power_rollup(path, period_s=600, node=node, progress=False, **options).rollup
-
-def main():
-    folder, how, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    # Imports are done before the clock starts, on each worker as well.
-    if how == "dask":
-        from distributed import Client, LocalCluster
-        options = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": None}
-        with LocalCluster(**options) as cluster, Client(cluster) as client:
-            client.wait_for_workers(count)
-            rolled(sorted(Path(folder).iterdir())[: 2 * count], client=client)
-            work = lambda: sum(client.run(time.process_time).values()) + time.process_time()
-            before, began = work(), time.perf_counter()
-            table = rolled(folder, client=client)
-            wall, cpu = time.perf_counter() - began, work() - before
-            peak = 0
-    else:
-        rolled(sorted(Path(folder).iterdir())[:1], processes=1)
-        (before, base), began = used(), time.perf_counter()
-        table = rolled(folder, processes=1)
-        wall, (cpu, peak) = time.perf_counter() - began, used()
-        cpu, peak = cpu - before, peak - base
-    told = {"wall_s": wall, "cpu_s": cpu, "peak_mib": peak, "rows": len(table)}
-    told |= {"readings": int(table["reading_count"].sum()), "energy_j": table["energy_j"].sum()}
-    print(json.dumps(told))
-
-if __name__ == "__main__":
-    main()
+# Who writes it for one folder reads the node from the name of the file, as an integer.
+_QUERY = """
+WITH readings AS (
+    SELECT CAST(parse_filename(filename)[5:7] AS INTEGER) AS node, gpu, time_ms AS t,
+    CAST(power_w AS DOUBLE) AS w FROM read_parquet('{}/*.parquet', filename = true)
+), steps AS (
+    SELECT *, lag(t) OVER before AS t0, lag(w) OVER before AS w0 FROM readings
+    WINDOW before AS (PARTITION BY node, gpu ORDER BY t)
+), parts AS (
+    SELECT node, gpu, t // 600000 AS cell, w, CASE WHEN t - t0 BETWEEN 1 AND 3000 THEN
+    (w - (w - w0) * (t - greatest(t0, t // 600000 * 600000)) / (t - t0) / 2)
+    * (t - greatest(t0, t // 600000 * 600000)) / 1e3 END AS energy FROM steps
+    UNION ALL
+    SELECT node, gpu, t0 // 600000, NULL,
+    (w0 + (w - w0) * (t // 600000 * 600000 - t0) / (t - t0) / 2)
+    * (t // 600000 * 600000 - t0) / 1e3
+    FROM steps WHERE t - t0 <= 3000 AND t0 // 600000 < t // 600000
+)
+SELECT node, gpu, cell, count(w) AS readings, avg(w) AS mean_w, min(w) AS min_w, max(w) AS max_w,
+sum(energy) AS energy_j FROM parts GROUP BY node, gpu, cell ORDER BY node, gpu, cell
 """
-_TARGET_EXPONENT = 1.05
-_TARGET_SPEEDUP, _TARGET_CPU = 1.7, 1.15
+_OURS = """
+import re, sys, json
+from benchmarks._child import measured
+import duckdb
+from workbench import load
+load.power_rollup
+folder, node = sys.argv[1], re.compile(r"node[0-9]+")
+table, cost = measured(lambda: load.power_rollup(folder, period_s=600, node=node).rollup)
+told = {"readings": int(table["reading_count"].sum()), "energy_j": float(table["energy_j"].sum())}
+print(json.dumps(cost | told))
+"""
+_THEIRS = """
+import sys, json
+from benchmarks._child import measured
+import duckdb
+connection = duckdb.connect()
+connection.execute("SET enable_progress_bar = false")
+connection.execute("SET temp_directory = '%s'" % sys.argv[1])
+table, cost = measured(lambda: connection.sql(sys.argv[2]).df())
+told = {"readings": int(table["readings"].sum()), "energy_j": float(table["energy_j"].sum())}
+print(json.dumps(cost | told))
+"""
+_TARGET_RATIO = 1.2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write the table; return 0 even if targets are missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--node-days", type=int, nargs="+", default=[8, 64, 512])
+    parser.add_argument("--node-days", type=int, nargs="+", default=[8, 144])
     parser.add_argument("--seconds", type=int, default=DAY_S, help="readings per GPU and file")
-    parser.add_argument("--workers", type=int, default=2, help="workers of Dask; 0 for none")
-    parser.add_argument("--scratch", type=Path, help="where files are made; needs 100 MB")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--scratch", type=Path, help="where files are made; needs 100 MB, and "
+                        "what does not fit into memory")  # fmt: skip
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     about = machine()
     counts = sorted(options.node_days)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.scratch) as scratch:
         folder = Path(scratch)
-        (folder / "child.py").write_text(_CHILD)
         _write_days(folder, min(max(counts), DAYS), options.seconds)
-        rows = _growth(folder, counts)
-        if options.workers:
-            rows += _cluster(folder, counts, options.workers)
+        rows = [_row(folder, count, options.rounds) for count in counts]
     remarks = [
         "Synthetic readings of nodes of 8 GPUs at 1 Hz, a Parquet file per node and day, rolled up "
-        "to 10 minutes; nodes share the bytes of a day by links. One process unless the row says "
-        "otherwise; imports are not counted, memory is what the roll-up adds. The exponent is that "
-        "of CPU time between the fewest and the most readings. Workers of Dask run as Dask "
-        "starts them; their CPU includes the scheduler."
+        f"to 10 minutes; nodes share the bytes of a day by links. Medians of {options.rounds} "
+        "rounds; every run is a fresh process, imports are not counted, the tools take turns and "
+        "the ratio is the median of theirs. DuckDB alone is the query that a user would write for "
+        "the same cells; the workbench also counts what cannot be a reading and those that "
+        "occur again, and returns deviations and the share of time that is known."
     ]
     publish("power_rollup", rows, about, remarks, options.out)
     return 0
+
+
+def _row(folder: Path, count: int, rounds: int) -> Row:
+    files = _first(folder, count)
+    ours, theirs = [], []
+    for _ in range(rounds):
+        ours.append(_run(_OURS, str(files)))
+        theirs.append(_run(_THEIRS, str(folder / "spill"), _QUERY.format(files)))
+        here, there = ours[-1], theirs[-1]
+        is_same = np.isclose(here["energy_j"], there["energy_j"], rtol=1e-9)
+        if here["readings"] != there["readings"] or not is_same:
+            msg = f"the tools disagree: {here} here, {there} there"
+            raise RuntimeError(msg)
+    ratio = statistics.median(a["wall_s"] / b["wall_s"] for a, b in zip(ours, theirs, strict=True))
+    what = f"roll-up of {ours[0]['readings']:,.0f} readings ({count:,} files)"
+    return Row(what, _said(ours), f"{_said(theirs)}, DuckDB", ratio, _TARGET_RATIO,
+               smaller_is_better=True)  # fmt: skip
+
+
+def _said(costs: Sequence[dict[str, float]]) -> str:
+    wall, cpu, peak = (statistics.median(cost[what] for cost in costs)
+                       for what in ("wall_s", "cpu_s", "peak_mib"))  # fmt: skip
+    return f"{wall:.2f} s (CPU {cpu:.2f}, {peak:,.0f} MiB)"
 
 
 def _write_days(folder: Path, days: int, seconds: int) -> None:
@@ -133,50 +160,9 @@ def _first(folder: Path, count: int) -> Path:
     return subset
 
 
-def _growth(folder: Path, counts: Sequence[int]) -> list[Row]:
-    runs = {count: _run(folder, count, "serial", 1) for count in counts}
-    rows = []
-    for count, run in runs.items():
-        told = f"{run['cpu_s']:.1f} CPU s, {run['peak_mib']:,.0f} MiB"
-        speed = run["readings"] / run["cpu_s"] / 1e6
-        what = f"roll-up of {run['readings']:,.0f} readings ({count:,} files)"
-        rows.append(Row(what, told, "", speed, None, "M readings per CPU s"))
-    low, high = counts[0], counts[-1]
-    if low < high:
-        grown = math.log(runs[high]["cpu_s"] / runs[low]["cpu_s"]) / math.log(high / low)
-        what = f"exponent of CPU time, {low} to {high:,} files"
-        rows.append(Row(what, "", "", grown, _TARGET_EXPONENT, "", smaller_is_better=True))
-        added = (runs[high]["peak_mib"] - runs[low]["peak_mib"]) * (1 << 20)
-        per_row = max(added, 0) / (runs[high]["rows"] - runs[low]["rows"])
-        what = f"memory per row of the result, {low} to {high:,} files"
-        rows.append(Row(what, "", "", per_row, None, "B", smaller_is_better=True))
-    return rows
-
-
-def _cluster(folder: Path, counts: Sequence[int], workers: int) -> list[Row]:
-    count = next((count for count in counts if count >= 64), counts[-1])
-    serial = _run(folder, count, "serial", 1)
-    one, several = (_run(folder, count, "dask", number) for number in (1, workers))
-    if serial["energy_j"] != several["energy_j"]:
-        msg = f"energies differ: {serial['energy_j']!r} and {several['energy_j']!r}"
-        raise RuntimeError(msg)
-    told = f"{several['wall_s']:.1f} s", f"{one['wall_s']:.1f} s with one worker"
-    cpu = f"{several['cpu_s']:.1f} CPU s", f"{serial['cpu_s']:.1f} CPU s in one process"
-    return [
-        Row(
-            f"roll-up by {workers} Dask workers, {count} files", *told,
-            one["wall_s"] / several["wall_s"], _TARGET_SPEEDUP,
-        ),
-        Row(
-            f"CPU of a roll-up by {workers} Dask workers, {count} files", *cpu,
-            several["cpu_s"] / serial["cpu_s"], _TARGET_CPU, smaller_is_better=True,
-        ),
-    ]  # fmt: skip
-
-
-def _run(folder: Path, count: int, how: str, workers: int) -> dict[str, float]:
-    command = [str(folder / "child.py"), str(_first(folder, count)), how, str(workers)]
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+def _run(code: str, *arguments: str) -> dict[str, float]:
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:
         msg = f"power_rollup failed: {done.stderr[-2000:]}"
         raise RuntimeError(msg)

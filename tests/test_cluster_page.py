@@ -1,6 +1,5 @@
 """docs/cluster.md: its code runs on two processes of this machine in place of Slurm or Kubernetes."""
 
-import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -69,7 +68,7 @@ def ran(tmp_path_factory, absent):
         for block in pages.python_of(PAGE.read_text()):
             exec(compile(block, "cluster.md", "exec"), names)
             if "Client" in block:
-                results.append((names["tables"], names["rolled"]))
+                results.append(names["tables"])
         yield names, asked, results, folder
 
 
@@ -82,15 +81,10 @@ def test_both_clusters_give_what_one_process_gives(ran, monkeypatch):
     files = load.rank_files("runs/monday")
     analyses = [analyze.time_breakdown, analyze.idle_time, analyze.collective_waits]
     alone = analyze.by_rank(files, analyses, progress=False)
-    node = re.compile(r"node\d+")
-    rolled = load.power_rollup("power/", tz="UTC", node=node, progress=False)
-    assert rolled.is_synthetic
-    for tables, on_cluster in results:
+    for tables in results:
         assert set(tables) == set(alone)
         for name, table in alone.items():
             pd.testing.assert_frame_equal(tables[name], table)
-        pd.testing.assert_frame_equal(on_cluster.rollup, rolled.rollup)
-        pd.testing.assert_frame_equal(on_cluster.quality, rolled.quality)
 
 
 @pytest.mark.slow
@@ -103,14 +97,14 @@ def test_the_page_fills_in_what_the_pods_mount(ran):
 
 @pytest.mark.slow
 def test_sql_on_the_stored_folder_is_what_the_analyses_say(ran):
-    names, _, results, folder = ran
+    names, _, _, folder = ran
     events = load.traces(folder / "runs" / "monday", progress=False).events
     kinds = events[events["kind"].notna()]
     by_kind = kinds.groupby(["rank", kinds["kind"].astype(str)])["dur_ns"].sum() / 1e6
     assert names["by_kind"]["busy_ms"].tolist() == pytest.approx(by_kind.tolist())
     compute = events[events["kind"].eq("compute")].groupby("rank")["dur_ns"].max()
     assert names["longest"]["longest_ns"].to_list() == compute.tolist()
-    nodes, rollup = names["nodes"], results[-1][1].rollup
+    nodes, rollup = names["nodes"], names["cells"]
     gpus = rollup[rollup["entity"].astype(str).str.contains("/gpu")]
     assert (nodes["mean_w"] * 60).sum() == pytest.approx(gpus["energy_j"].sum())
     assert set(nodes["node"]) == {"node001", "node002", "node003"}

@@ -85,9 +85,7 @@ def serving(folder, application, python=sys.executable):
 def write_campaign(path):
     """Write a notebook with the published cells that a running campaign needs, and no others."""
     notebook = nbformat.read(NOTEBOOKS / "04_pvf_fault_injection.ipynb", as_version=4)
-    needed = (
-        r"^data = None|^from workbench|^results = |^truth = |explore\.injection_sample_sizes\(\n"
-    )
+    needed = r"^data = None|^from workbench|^results = |^DIGITS = "
     # So many sites that there is time to stop.
     code = [c.source.replace("4000", "40_000") for c in notebook.cells if c.cell_type == "code"]
     notebook.cells = [new_code_cell(text) for text in code if re.search(needed, text, re.MULTILINE)]

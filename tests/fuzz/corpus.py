@@ -139,12 +139,7 @@ DOORS = {
     "failure_table": Door(lambda path: load.failure_table(path, tz="UTC"), _FAILURES),
     "records": Door(load.injection_records, _INJECTIONS),
     "profile": Door(load.trace_profile, lambda profile: {}),
-    "rollup": Door(
-        lambda path: load.power_rollup(path, tz="UTC", progress=False), _of(("rollup.",))
-    ),
-    "fleet_total": Door(
-        lambda path: load.power_fleet_total(path, period_s=1.0, least_covered_share=0), _sums
-    ),
+    "rollup": Door(lambda path: load.power_rollup(path, tz="UTC"), _of(("rollup.",))),
     "fleet": Door(lambda path: load.fleet(path, tz="UTC", progress=False), lambda fleet: {}),
     "bundle": Door(lambda path: load.bundle(path, tz="UTC", progress=False), lambda bundle: {}),
     "quality": Door(lambda path: load.quality(path, tz="UTC", progress=False), lambda frame: {}),
@@ -198,7 +193,6 @@ def _tables() -> list[Seed]:
         "failure_table": ("time,node,cause,rank", "2025-01-01T00:{n:02d}:00Z,n{n},gpu,{n}"),
         "records": ("exp_id,bit,layer,outcome", "{n},{n},conv{odd},sdc"),
         "records/counts": ("exp_id,bit,inputs_count,sdc_count,due_count", "{n},{n},100,{n},1"),
-        "rollup": ("timestamp,gpu,power_w", "2025-01-01T00:00:{n:02d}Z,{odd},3{n:02d}.5"),
         "quality": ("timestamp,gpu,power_w", "2025-01-01T00:00:{n:02d}Z,{odd},3{n:02d}.5"),
         "bundle": ("timestamp,gpu,power_w", "2025-01-01T00:00:{n:02d}Z,{odd},3{n:02d}.5"),
         "fleet": ("timestamp,gpu,power_w", "2025-01-01T00:00:{n:02d}Z,{odd},3{n:02d}.5"),

@@ -37,7 +37,6 @@ from ._pvf.exhaustive import (
 # Performance models
 
 # Power and energy
-from ._power.fleets import power_fleet_total as power_fleet_total
 from ._power.reader import power as power
 from ._power.rollup import power_rollup as power_rollup
 from ._power.sweeps import power_sweeps as power_sweeps

@@ -1,20 +1,25 @@
 """Roll-ups of any size: the table is that of all readings in one place, however files are cut."""
 
-import gzip
 import os
+import re
+import sys
+import tempfile
+from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import analyze, load
+from workbench import analyze, datasets, load
 from workbench.errors import LoadError, MissingExtraError, WorkbenchError
 from workbench.load._power import rollup as rolling
-from workbench.load._power.formats.table import pieces
 from workbench.tables import POWER_ROLLUP
 
 SECOND = 10**9
@@ -34,17 +39,18 @@ def readings_of(drawn):
     ).drop_duplicates(["time_ns", "entity"])
 
 
-def written(folder, frames, kind="parquet"):
+def written(folder, frames):
+    folder.mkdir(exist_ok=True)
     for number, frame in enumerate(frames):
-        if kind == "csv":
-            frame.to_csv(folder / f"{number}.csv", index=False)
-        else:
-            frame.to_parquet(folder / f"{number}.parquet", index=False)
+        table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame)
+        pq.write_table(table, folder / f"{number}.parquet")
     return folder
 
 
-def rolled(folder, **options):
-    return load.power_rollup(folder, **({"progress": False} | options))
+def steady(seconds=9, watts=100, **columns):
+    times = (START_S + np.arange(seconds)) * SECOND
+    frame = pd.DataFrame({"time_ns": times, "entity": "n1/gpu0", "power_w": float(watts)})
+    return frame.assign(**columns)
 
 
 def plainly(frame, period_s, gap_s):
@@ -78,9 +84,7 @@ rows = st.lists(
 
 @pytest.mark.long
 @given(rows, st.sampled_from([0.5, 1, 7]), st.sampled_from([0.5, 3, 20]), st.data())
-def test_any_cut_into_files_in_any_order_gives_the_plain_sums(
-    tmp_path_factory, drawn, period_s, gap_s, data
-):
+def test_any_cut_into_files_in_any_order_gives_the_plain_sums(drawn, period_s, gap_s, data):
     frame = readings_of(drawn)
     parts = data.draw(st.lists(st.lists(st.sampled_from(range(len(frame)))), max_size=3))
     owner = np.array(
@@ -89,14 +93,17 @@ def test_any_cut_into_files_in_any_order_gives_the_plain_sums(
     cut = [frame[owner == number] for number in range(4)]
     cut += [frame.iloc[part] for part in parts]  # readings that other files hold as well
     files = data.draw(st.permutations([part for part in cut if len(part)]))
-    folder = written(tmp_path_factory.mktemp("power"), files)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rolling, "_CHUNK_ROWS", data.draw(st.sampled_from([1, 7, 10**6])))
-        patch.setattr(rolling, "_MANY_CELLS", data.draw(st.sampled_from([0, 5, 10**6])))
-        patch.setattr(rolling, "_BLOCK_CELLS", data.draw(st.sampled_from([1, 10**6])))
-        patch.setattr(rolling, "_MOST_READINGS", data.draw(st.sampled_from([1, 10, 10**6])))
-        patch.setattr(pieces, "BATCH_ROWS", data.draw(st.sampled_from([1, 5, 10**5])))
-        table = POWER_ROLLUP.check(rolled(folder, period_s=period_s, longest_gap_s=gap_s).rollup)
+    # Some files count the time otherwise, and are a layout of their own.
+    files = [
+        part.assign(time_us=part["time_ns"] // 1000).drop(columns="time_ns") if is_other else part
+        for part in files
+        for is_other in [data.draw(st.booleans())]
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        result = load.power_rollup(
+            written(Path(folder), files), period_s=period_s, longest_gap_s=gap_s
+        )
+    table = POWER_ROLLUP.check(result.rollup)
     expected = plainly(frame, period_s, gap_s)
     assert [*zip(table["entity"], table["time_ns"], strict=True)] == sorted(expected)
     values = np.array([expected[key] for key in sorted(expected)])
@@ -110,6 +117,8 @@ def test_any_cut_into_files_in_any_order_gives_the_plain_sums(
         np.testing.assert_allclose(filled[name], plain, **TIGHT)
     squares = means.apply(lambda watts: ((watts - watts.mean()) ** 2).sum())
     np.testing.assert_allclose(filled["m2_w2"], squares, rtol=1e-9, atol=1e-6)
+    again = result.quality[result.quality["what"].str.contains("contains, too")]["count"].sum()
+    assert again == sum(map(len, files)) - len(frame)
 
 
 def uneven():
@@ -131,7 +140,7 @@ def test_the_energy_of_the_front_door_and_of_sql_contradicts_the_naive_mean(tmp_
     first = whole[whole["time_ns"] < (START_S + 4_200) * SECOND]
     second = whole[whole["time_ns"] >= (START_S + 3_600) * SECOND]
     folder = written(tmp_path, [second.sample(frac=1, random_state=1), first, first])
-    result = rolled(folder)
+    result = load.power_rollup(folder)
     energy = result.rollup.groupby("entity", observed=True)["energy_j"].sum()
     log = load.power(folder, progress=False)
     assert energy.tolist() == pytest.approx(analyze.energy(log.power)["energy_j"].tolist())
@@ -148,27 +157,35 @@ def test_the_energy_of_the_front_door_and_of_sql_contradicts_the_naive_mean(tmp_
     known_s = result.rollup.groupby("entity", observed=True)["covered_share"].sum() * 60
     naive = pd.concat([first, second, first])["power_w"].mean()
     assert naive > 1.9 * float((energy / known_s).iloc[0])
-    same = result.quality[result.quality["what"].str.contains("contains, too")]
-    assert same["count"].sum() == 2 * len(first) + len(second) - len(whole)
+
+
+def test_stored_tables_give_the_energy_of_the_log_they_were_made_of(tmp_path):
+    log = load.power(datasets.path("fleet-demo") / "power", tz="UTC", progress=False)
+    load.write(log, tmp_path / "stored")
+    result = load.power_rollup(tmp_path, longest_gap_s=10)
+    assert result.is_synthetic
+    energy = analyze.energy(log.power).set_index("entity")["energy_j"]
+    rolled = result.rollup.groupby("entity", observed=True)
+    assert rolled["energy_j"].sum().to_dict() == pytest.approx(energy.to_dict())
+    counts = log.entities.set_index("entity")["reading_count"]
+    assert rolled["reading_count"].sum().to_dict() == counts.to_dict()
 
 
 def test_a_border_of_files_loses_no_energy_and_a_gap_makes_none(tmp_path):
     frame = readings_of([(10 * s, 0, 100 + s) for s in range(60)])
-    one = rolled(written(tmp_path, [frame]), period_s=10).rollup
-    (tmp_path / "cut").mkdir()
-    cut = written(tmp_path / "cut", [frame.iloc[:25], frame.iloc[25:]], "csv")
-    pd.testing.assert_frame_equal(rolled(cut, period_s=10).rollup, one, rtol=1e-12)
+    one = load.power_rollup(written(tmp_path / "one", [frame]), period_s=10).rollup
+    cut = written(tmp_path / "cut", [frame.iloc[:25], frame.iloc[25:]])
+    pd.testing.assert_frame_equal(load.power_rollup(cut, period_s=10).rollup, one, rtol=1e-12)
     assert one["energy_j"].sum() == pytest.approx(sum(100.5 + s for s in range(59)))
-    (tmp_path / "gap").mkdir()
     gap = written(tmp_path / "gap", [frame.iloc[:25], frame.iloc[35:]])
     lost = sum(100.5 + s for s in range(24, 35))
-    energy = rolled(gap, period_s=10).rollup["energy_j"].sum()
+    energy = load.power_rollup(gap, period_s=10).rollup["energy_j"].sum()
     assert energy == pytest.approx(one["energy_j"].sum() - lost)
 
 
 def test_a_cell_between_two_readings_has_energy_and_no_reading(tmp_path):
     frame = readings_of([(0, 0, 100), (30, 0, 400)])
-    table = rolled(written(tmp_path, [frame]), period_s=1).rollup
+    table = load.power_rollup(written(tmp_path, [frame]), period_s=1).rollup
     assert table["reading_count"].tolist() == [1, 0, 0, 1]
     assert table["energy_j"].tolist()[:3] == pytest.approx([150, 250, 350])
     assert table["covered_share"].tolist() == [1, 1, 1, 0]
@@ -176,233 +193,309 @@ def test_a_cell_between_two_readings_has_energy_and_no_reading(tmp_path):
 
 
 def test_readings_of_one_stamp_that_differ_are_told_and_the_first_counts(tmp_path):
-    frame = readings_of([(10 * s, 0, 100) for s in range(9)])
-    folder = written(tmp_path, [frame, frame.assign(power_w=700.0).iloc[3:5]])
-    result = rolled(folder)
+    frame = steady(power_w=[100.0] * 4 + [300.0] + [100.0] * 4)
+    inside = pd.concat([frame, frame.iloc[[4]].assign(power_w=900.0)])
+    folder = written(tmp_path, [inside, frame.assign(power_w=700.0).iloc[[3, 4]], frame.iloc[5:]])
+    result = load.power_rollup(folder)
+    table = result.rollup.iloc[0]
+    assert (table["max_w"], table["reading_count"]) == (300, 9)
+    assert table["energy_j"] == pytest.approx(8 * 100 + 200)
+    told = result.quality[result.quality["what"].str.contains("differ|contains, too")]
+    assert [(Path(s).name, finding, count) for s, finding, count in
+            zip(told["source"], told["finding"], told["count"], strict=True)] == [
+        ("0.parquet", "dropped", 1), ("1.parquet", "dropped", 2), ("2.parquet", "noted", 4)]  # fmt: skip
+    assert "1 finding to look at" in repr(result)
+
+
+def test_hosts_come_from_columns_or_from_the_names_of_files(tmp_path):
+    frame = steady(gpu=0).drop(columns="entity")
+    plain = written(tmp_path / "plain", [frame.assign(node="a", gpu=g) for g in (10, 2)])
+    assert load.power_rollup(plain).rollup["entity"].unique().tolist() == ["a/gpu2", "a/gpu10"]
+    (tmp_path / "named").mkdir()
+    for name in ("node2-mon", "node10-mon", "node2-tue"):
+        frame.to_parquet(tmp_path / "named" / f"{name}.parquet")
+        frame["time_ns"] += 9 * SECOND
+    hosts = re.compile(r"node\d+")
+    table = load.power_rollup(tmp_path / "named", node=hosts).rollup
+    assert table["entity"].unique().tolist() == ["node2/gpu0", "node10/gpu0"]
+    assert load.power_rollup(tmp_path / "named").quality["what"].str.contains("unknown host").any()
+    whole = written(tmp_path / "whole", [frame.drop(columns="gpu")])
+    assert load.power_rollup(whole, node="n7").rollup["entity"].unique().tolist() == ["n7"]
+    with pytest.raises(LoadError, match="no column says whose the readings are; pass node="):
+        load.power_rollup(whole)
+    both = written(tmp_path / "both", [frame, frame])
+    with pytest.raises(LoadError, match=r"1\.parquet: 'gpu0' has .* in .*0\.parquet.* pass node="):
+        load.power_rollup(both)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "America/Los_Angeles"])
+def test_stamps_of_any_unit_and_zone_give_the_same(tmp_path, unit, zone):
+    stamps = pa.array(steady()["time_ns"], pa.timestamp("ns")).cast(pa.timestamp(unit))
+    frame = steady().drop(columns="time_ns")
+    table = pa.Table.from_pandas(frame).append_column("time", stamps.view(pa.timestamp(unit, zone)))
+    folder = written(tmp_path, [table])
+    if zone is None:
+        with pytest.raises(LoadError, match=r"0\.parquet: times .* have no time zone; pass tz="):
+            load.power_rollup(folder)
+    result = load.power_rollup(folder, tz=None if zone else "UTC").rollup
+    assert result["time_ns"].tolist() == [START_S * SECOND]
+    assert result["energy_j"].tolist() == pytest.approx([800])
+
+
+@pytest.mark.parametrize("unit", ["ns", "us", "ms", "s"])
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "float64"])
+def test_numbers_count_the_time_in_the_unit_of_their_name(tmp_path, unit, dtype):
+    per_s = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1}[unit]
+    frame = steady().rename(columns={"time_ns": f"time_{unit}"})
+    frame[f"time_{unit}"] = (frame[f"time_{unit}"] / 1e9 * per_s).astype(dtype)
+    table = load.power_rollup(written(tmp_path, [frame])).rollup
+    assert table["energy_j"].tolist() == pytest.approx([800])
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int8", "float16", "float32", "int64"])
+@pytest.mark.parametrize(("unit", "factor"), [("w", 1), ("kw", 1e3), ("mW", 1e-3), ("MW", 1e6)])
+def test_powers_of_any_type_and_unit(tmp_path, dtype, unit, factor):
+    frame = steady(entity="row1").rename(columns={"power_w": f"power_{unit}"})
+    frame = frame.astype({f"power_{unit}": dtype})
+    table = load.power_rollup(written(tmp_path, [frame])).rollup
+    assert table["max_w"].tolist() == pytest.approx([100 * factor])
+
+
+HOSTILE = ['a"b', "a\0b", 'x"; drop table cells; --', "time ns", "select", "link", "$files0", "ü*/"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_of_columns_and_entities_are_never_code(tmp_path, name):
+    frame = steady(entity=f"n1/{name}").rename(
+        columns={"time_ns": name, "power_w": name + "w", "entity": name + "e"}
+    )
+    columns = {"time_ns": name, "power_w": name + "w", "entity": name + "e"}
+    table = load.power_rollup(written(tmp_path, [frame]), columns=columns).rollup
+    assert table["energy_j"].tolist() == pytest.approx([800])
+    assert str(table["entity"].iloc[0]).isprintable()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a*b",
+        "q?",
+        "[ab]",
+        "x\\*",
+        "it's",
+        "{a,b}",
+        "n\nl",
+        "http:",
+        "k=v",
+        "'; --",
+        b"\xff\xfe",
+        "ü",
+    ],
+)
+def test_names_of_files_are_never_patterns_or_code(tmp_path, name):
+    folder = tmp_path / os.fsdecode(name)
+    folder.mkdir()
+    steady().to_parquet(tmp_path / "plain.parquet")
+    path = folder / os.fsdecode(b"%b.parquet" % os.fsencode(name))
+    (tmp_path / "plain.parquet").rename(path)
+    # Each of these would fit one of the patterns.
+    for other in ("aXb", "qX", "a", "x\\y"):
+        with (folder / f"{other}.parquet").open("wb") as file:
+            steady(watts=700).to_parquet(file)
+    result = load.power_rollup(path)
     assert result.rollup["max_w"].tolist() == [100]
-    row = result.quality[result.quality["what"].str.contains("differ from those")].iloc[0]
-    assert (row["finding"], row["count"], row["where"]) == ("dropped", 2, "line 1")
-    assert row["source"].endswith("1.parquet")
-    assert "1 finding" in repr(result)
+    assert all(map(str.isprintable, result.quality["source"]))
 
 
-SMI = "timestamp, index, power.draw [W]\n"
+def test_a_zone_is_never_code(tmp_path):
+    zone = pa.timestamp("us", "*/ 1; drop table cells /*")
+    stamps = pa.array(steady()["time_ns"] // 1000, pa.int64()).view(zone)
+    table = pa.Table.from_pandas(steady().drop(columns="time_ns")).append_column("time", stamps)
+    assert load.power_rollup(written(tmp_path, [table])).rollup["energy_j"].tolist() == [800]
 
 
-def smi(gpus=2, start=0, count=90, watts=500, zone_h=0):
-    stamps = pd.to_datetime((START_S + start + 3_600 * zone_h + np.arange(count)) * SECOND)
-    texts = stamps.strftime("%Y/%m/%d %H:%M:%S.000")
-    lines = (f"{text}, {gpu}, {watts + gpu}.00 W\n" for text in texts for gpu in range(gpus))
-    return SMI + "".join(lines)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f.drop(columns="time_ns"), "no column of times among .* name it time_ns"),
+        (lambda f: f.drop(columns="power_w"), "no column of powers among .* columns="),
+        (lambda f: f.rename(columns={"power_w": "energy_j"}), r"energy_from_counter"),
+        (
+            lambda f: f.assign(power_w="1 W"),
+            r"'power_w' holds .*string, which is no power_w; run workbench",
+        ),
+        (lambda f: f.assign(time_ns="noon"), r"'time_ns' holds .*string, which is no time_ns"),
+        (lambda f: f.rename(columns={"time_ns": "time"}), "'time' holds int64, which is no time"),
+        (lambda f: f.assign(entity=0.5), "'entity' holds double, which is no entity"),
+        (lambda f: f.assign(POWER_W=1.0), "several columns are called 'power_w'; rename them"),
+        (lambda f: f.assign(file_row_number=1), "several columns are called 'file_row_number'"),
+    ],
+)
+def test_a_file_of_other_columns_is_a_row_and_an_error_alone(tmp_path, change, words):
+    folder = written(tmp_path, [change(steady())])
+    with pytest.raises(LoadError, match=words):
+        load.power_rollup(folder)
+    steady().to_parquet(folder / "good.parquet")
+    result = load.power_rollup(folder)
+    assert result.rollup["energy_j"].tolist() == pytest.approx([800])
+    row = result.quality[result.quality["finding"] == "dropped"].iloc[0]
+    assert re.search(words, row["what"])
 
 
-def test_logs_of_hosts_with_sentinels_zones_and_a_cut_end_are_those_of_the_front_door(tmp_path):
-    (tmp_path / "node1-mon.csv").write_text(smi(count=60))
-    (tmp_path / "node1-tue.csv").write_text(smi(start=50))
-    (tmp_path / "node2.csv").write_text(smi().replace("500.00 W", "[N/A]", 3)[:-11])
-    (tmp_path / "node3.csv.gz").write_bytes(gzip.compress(smi().encode())[:-20])
-    (tmp_path / "notes.txt").write_text("nothing to see\n")
-    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
-    node = {f"node{n}": f"node{n}" for n in (1, 2, 3)}
-    result = rolled(tmp_path, node=node, tz="UTC")
-    log = load.power(tmp_path, node=node, tz="UTC", progress=False)
-    energy = analyze.energy(log.power).set_index("entity")["energy_j"]
-    rolled_up = result.rollup.groupby("entity", observed=True)
-    assert rolled_up["energy_j"].sum().to_dict() == pytest.approx(energy.to_dict())
-    counts = log.entities.set_index("entity")["reading_count"]
-    assert rolled_up["reading_count"].sum().to_dict() == counts.to_dict()
-    quality = result.quality
-    dropped = quality[quality["finding"] == "dropped"]
-    assert dropped["source"].str.contains("broken.parquet").any()
-    blank = quality[quality["what"].str.contains("without power in the file")].iloc[0]
-    assert (blank["count"], blank["where"]) == (3, "line 2: node2/gpu0")
-    assert quality[quality["finding"] == "truncated"]["source"].str.contains("node3").any()
-    # Hosts of other zones stand elsewhere on the one clock of the cells.
-    (tmp_path / "west").mkdir()
-    (tmp_path / "west" / "node4.csv").write_text(smi(zone_h=-8))
-    west = rolled(tmp_path / "west", node="node4", tz="-08:00").rollup
-    assert west["time_ns"].min() == START_S * SECOND
+def test_columns_are_named_by_the_caller(tmp_path):
+    frame = steady(power_w=0.1, power_kw=1.0).rename(columns={"entity": "who"})
+    folder = written(tmp_path, [frame])
+    columns = {"time_ns": "time_ns", "entity": "who", "power_kw": "power_w"}
+    assert load.power_rollup(folder, columns=columns).rollup["max_w"].tolist() == [100]
+    with pytest.raises(LoadError, match=r"no column \['whose'\]; it has \['time_ns', 'who'"):
+        load.power_rollup(folder, columns={**columns, "entity": "whose"})
+    with pytest.raises(ValueError, match=r"columns= names \['power'\]"):
+        load.power_rollup(folder, columns={"power": "power_w"})
 
 
-def test_what_the_files_do_not_say_is_asked_for(tmp_path):
-    (tmp_path / "a.csv").write_text(smi())
-    with pytest.raises(LoadError, match=r"a\.csv.*tz="):
-        rolled(tmp_path)
-    (tmp_path / "b.csv").write_text(smi(watts=300))
-    with pytest.raises(LoadError, match=r"b\.csv: 'gpu0' has .* as in .*a\.csv.* pass node="):
-        rolled(tmp_path, tz="UTC")
-    (tmp_path / "b.csv").write_text(smi(start=90))
-    result = rolled(tmp_path, tz="UTC")
-    assert result.rollup["energy_j"].sum() == pytest.approx((500 + 501) * 179)
-    assert result.quality["what"].str.contains("unknown host").sum() == 1
-    with pytest.raises(ValueError, match=r"from 0\.02; got 0.001"):
-        rolled(tmp_path, period_s=0.001)
-    with pytest.raises(WorkbenchError, match="longest_gap_s must be above 0"):
-        rolled(tmp_path, longest_gap_s=0)
-    with pytest.raises(FileNotFoundError, match="no such file"):
-        rolled(tmp_path / "none")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "notes.txt").write_text("nothing to see\n")
-    with pytest.raises(LoadError, match="no readable power telemetry found"):
-        rolled(tmp_path / "empty")
+def test_what_can_be_no_power_is_missing_and_counted(tmp_path):
+    powers = [np.nan, np.inf, -1, 9.2e18, 140737488355328.0, 5_001, 100, 100, 100]
+    frame = steady(power_w=powers)
+    frame.loc[9] = [START_S * 1_000, "n1/gpu0", 100.0]  # in microseconds
+    frame.loc[10] = [START_S * SECOND, None, 100.0]
+    rack = steady(entity="rack7", watts=90_000)
+    result = load.power_rollup(written(tmp_path, [frame, rack]))
+    counts = result.rollup.groupby("entity", observed=True)["reading_count"].sum()
+    assert counts.to_dict() == {"n1/gpu0": 3, "rack7": 9}
+    told = result.quality.set_index("what")
+    for words, count in {
+        "without power in the file": 1, "not finite": 1, "negative powers": 1,
+        "more than any such thing": 3, "between the years": 1, "without a name": 1,
+    }.items():  # fmt: skip
+        row = told[told.index.str.contains(words)].iloc[0]
+        assert (row["count"], Path(row["source"]).name) == (count, "0.parquet"), words
 
 
-def test_stamps_of_a_wrong_clock_and_endless_gaps_do_not_ask_for_all_memory(tmp_path, monkeypatch):
-    frame = readings_of([(10 * s, 0, 100) for s in range(9)])
-    far = frame.assign(time_ns=frame["time_ns"] + 500_000_000 * SECOND)
-    folder = written(tmp_path, [frame, far])
-    table = rolled(folder, period_s=0.02, longest_gap_s=2).rollup
+def test_entities_without_wall_time_or_power_are_left_to_the_front_door(tmp_path):
+    log = load.power(written(tmp_path / "raw", [steady()]), progress=False)
+    other = log.entities.assign(entity="n1/gpu1", clock="own")
+    silent = log.entities.assign(entity="n1/gpu2", reading_count=0)
+    names = pd.CategoricalDtype(["n1/gpu0", "n1/gpu1", "n1/gpu2"])
+    power = pd.concat([log.power, log.power.assign(entity="n1/gpu1")]).astype({"entity": names})
+    own = type(log)(
+        power.reset_index(drop=True), pd.concat([log.entities, other, silent], ignore_index=True),
+        log.states, log.counters, log.quality,
+    )  # fmt: skip
+    load.write(own, tmp_path / "stored")
+    result = load.power_rollup(tmp_path / "stored")
+    assert set(result.rollup["entity"]) == {"n1/gpu0"}
+    dropped = result.quality[result.quality["finding"] == "dropped"].set_index("where")["what"]
+    assert "without wall time" in dropped["n1/gpu1"]
+    assert "energy_from_counter" in dropped["n1/gpu2"]
+
+
+def test_stamps_of_a_wrong_clock_and_endless_gaps_do_not_ask_for_all_memory(tmp_path):
+    far = steady().assign(time_ns=lambda f: f["time_ns"] + 500_000_000 * SECOND)
+    folder = written(tmp_path, [steady(), far])
+    table = load.power_rollup(folder, period_s=0.02, longest_gap_s=2).rollup
     assert table["energy_j"].sum() == pytest.approx(2 * 800)
     with pytest.raises(LoadError, match=r"cells lie between .* pass a longer period_s"):
-        rolled(folder, period_s=0.02, longest_gap_s=1e9)
-    with pytest.raises(WorkbenchError, match="at most 1e"):
-        rolled(folder, longest_gap_s=1e300)
-    monkeypatch.setattr("workbench.load._power.cells._MOST_ENTITIES", 1)
-    (tmp_path / "two.csv").write_text(smi())
-    with pytest.raises(LoadError, match="is the column of their names the right one"):
-        rolled(tmp_path / "two.csv", tz="UTC", node="a")
+        load.power_rollup(folder, period_s=0.02, longest_gap_s=1e9)
+
+
+@pytest.mark.parametrize("option", ["period_s", "longest_gap_s"])
+@pytest.mark.parametrize("value", [0, -1, 1e300, np.nan, True, "60"])
+def test_a_time_that_is_none_is_refused(tmp_path, option, value):
+    with pytest.raises(WorkbenchError, match=f"{option} must be"):
+        load.power_rollup(written(tmp_path, [steady()]), **{option: value})
 
 
 def test_slow_meters_say_that_the_gap_is_too_short_for_them(tmp_path):
     folder = written(tmp_path, [readings_of([(150 * n, 0, 100) for n in range(40)])])
-    result = rolled(folder)
+    result = load.power_rollup(folder)
     row = result.quality[result.quality["finding"] == "suspicious"].iloc[0]
     assert "longest_gap_s" in row["what"]
     assert result.rollup["energy_j"].isna().all()
-    whole = rolled(folder, longest_gap_s=45)
+    whole = load.power_rollup(folder, longest_gap_s=45)
     assert whole.rollup["energy_j"].sum() == pytest.approx(100 * 15 * 39)
     assert "suspicious" not in set(whole.quality["finding"])
 
 
-def test_counters_and_clocks_of_their_own_are_left_to_the_front_door(tmp_path):
-    stamps = np.arange(START_S, START_S + 60) * SECOND
-    powers = pd.DataFrame({"time_ns": stamps, "entity": "n1/gpu0", "power_w": 9.0})
-    counts = pd.DataFrame({"time_ns": stamps, "entity": "n1/gpu1", "energy_j": np.arange(60) * 9.0})
-    result = rolled(written(tmp_path, [powers, counts]))
-    assert set(result.rollup["entity"]) == {"n1/gpu0"}
-    left = result.quality[result.quality["what"].str.contains("energy_from_counter")]
-    assert left["where"].tolist() == ["n1/gpu1"]
+def test_files_of_other_formats_ask_for_a_conversion(tmp_path):
+    (tmp_path / "a.csv").write_text("time_ms,gpu,power_w\n")
+    (tmp_path / "README.md").write_text("about\n")
+    for path in (tmp_path, tmp_path / "a.csv"):
+        with pytest.raises(LoadError, match=r"workbench convert .* FOLDER NEW"):
+            load.power_rollup(path)
+    result = load.power_rollup(written(tmp_path, [steady()]))
+    row = result.quality[result.quality["finding"] == "dropped"].iloc[0]
+    assert (row["count"], row["where"]) == (1, "a.csv")
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        load.power_rollup(tmp_path / "none")
 
 
-@pytest.fixture
-def nodes(tmp_path):
-    """Give a folder of six files of three hosts; files of a host overlap."""
-    folder = tmp_path / "nodes"
-    folder.mkdir()
-    for node in range(3):
-        for day in range(2):
-            text = smi(start=80 * day, watts=300 + 100 * node)
-            (folder / f"n{node}-day{day}.csv").write_text(text)
-    return folder
+@pytest.mark.parametrize("keep", [0, 4, 100, 0.5, 0.9, -8])
+def test_a_damaged_file_is_a_row_and_an_error_alone(tmp_path, keep):
+    path = written(tmp_path, [steady(900)]) / "0.parquet"
+    raw = path.read_bytes()
+    path.write_bytes(raw[: int(keep * len(raw)) if isinstance(keep, float) else keep])
+    with pytest.raises(LoadError, match=r"0\.parquet"):
+        load.power_rollup(tmp_path)
+    steady().to_parquet(tmp_path / "good.parquet")
+    assert load.power_rollup(tmp_path).rollup["energy_j"].tolist() == pytest.approx([800])
 
 
-HOSTS = {"tz": "UTC", "node": {f"n{n}-": f"n{n}" for n in range(3)}}
+def test_a_file_that_is_damaged_inside_is_a_row(tmp_path):
+    draw = np.random.default_rng(1)
+    frame = steady(4_000, power_w=draw.uniform(0, 700, 4_000))
+    path = written(tmp_path, [frame]) / "0.parquet"
+    raw = bytearray(path.read_bytes())
+    raw[1_000:20_000] = bytes(19_000)
+    path.write_bytes(bytes(raw))
+    steady().to_parquet(tmp_path / "good.parquet")
+    result = load.power_rollup(tmp_path)
+    assert result.rollup["energy_j"].tolist() == pytest.approx([800])
+    dropped = result.quality[result.quality["finding"] == "dropped"]
+    assert dropped["what"].str.contains("cannot be read as Parquet").tolist() == [True]
 
 
-def test_processes_give_what_one_gives(nodes):
-    alone = rolled(nodes, processes=1, **HOSTS)
-    spread = rolled(nodes, processes=2, **HOSTS)
-    pd.testing.assert_frame_equal(spread.rollup, alone.rollup)
-    pd.testing.assert_frame_equal(spread.quality, alone.quality)
+@given(st.integers(4, 3_000), st.integers(0, 255))
+def test_any_damaged_byte_gives_a_table_or_a_load_error(at, value):
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder), [steady(50)]) / "0.parquet"
+        raw = bytearray(path.read_bytes())
+        raw[at % len(raw)] = value
+        path.write_bytes(bytes(raw))
+        with suppress(LoadError):
+            POWER_ROLLUP.check(load.power_rollup(folder).rollup)
 
 
-@pytest.fixture(scope="module")
-def client(absent):
-    """Start a cluster of two processes."""
-    try:
-        import dask
-        from distributed import Client, LocalCluster
-    except ImportError:
-        absent("Dask is not installed; pip install 'ai-infra-workbench[cluster]'")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        LocalCluster(**options) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+def test_a_file_that_vanishes_is_a_row(tmp_path, monkeypatch):
+    folder = written(tmp_path, [steady(), steady(watts=300, entity="n1/gpu1")])
+    before = rolling._rolled
+
+    def vanishing(files, *options):
+        (folder / "1.parquet").unlink(missing_ok=True)
+        return before(files, *options)
+
+    monkeypatch.setattr(rolling, "_rolled", vanishing)
+    result = load.power_rollup(folder)
+    assert result.rollup["entity"].tolist() == ["n1/gpu0"]
+    assert (result.quality["finding"] == "dropped").sum() == 1
 
 
-@pytest.mark.slow
-def test_a_cluster_gives_what_one_process_gives_to_the_last_bit(nodes, client):
-    alone = rolled(nodes, processes=1, **HOSTS)
-    spread = rolled(nodes, client=client, **HOSTS)
-    pd.testing.assert_frame_equal(spread.rollup, alone.rollup, check_exact=True)
-    pd.testing.assert_frame_equal(spread.quality, alone.quality)
+def test_files_without_a_reading_are_an_error(tmp_path):
+    for frame in (steady().iloc[:0], steady(watts=np.nan)):
+        with pytest.raises(LoadError, match="no reading has a time, a name and a power"):
+            load.power_rollup(written(tmp_path, [frame]))
 
 
-@pytest.mark.slow
-def test_a_file_that_vanishes_is_a_row_that_names_file_and_worker(nodes, client, monkeypatch):
-    before = rolling.survey
-
-    def surveyed(*args, **options):
-        result = before(*args, **options)
-        (nodes / "n1-day0.csv").unlink()
-        return result
-
-    monkeypatch.setattr(rolling, "survey", surveyed)
-    result = rolled(nodes, client=client, **HOSTS)
-    gone = result.quality.query("finding == 'dropped'")
-    assert gone["source"].str.endswith("n1-day0.csv").tolist() == [True]
-    assert gone["what"].str.contains("not found on worker").all()
-    counts = result.rollup.groupby("entity", observed=True)["reading_count"].sum()
-    assert counts.tolist() == [170, 170, 90, 90, 170, 170]
+def test_nothing_is_left_behind(tmp_path, monkeypatch):
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.chdir(tmp_path / "here")
+    load.power_rollup(written(tmp_path / "power", [steady()]))
+    assert [*(tmp_path / "scratch").iterdir(), *(tmp_path / "here").iterdir()] == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("always", [False, True])
-def test_a_file_whose_worker_dies_is_read_by_another_or_is_a_row(nodes, client, always):
-    deaths = nodes.parent / "deaths"
-    deaths.mkdir()
-
-    def deadly(file, **rules):
-        if file.label.endswith("n2-day1.csv") and (always or not list(deaths.iterdir())):
-            (deaths / f"{os.getpid()}").touch()
-            os._exit(1)
-        return rolling._reduced(file, **rules)
-
-    rules = rolling._Rules(rolling.PowerOptions(tz="UTC"), HOSTS["node"], 60 * SECOND, 3 * SECOND)
-    files = rolling.survey(nodes, wanted=rolling.POWER_LOGS).sources
-    tasks = [rolling._File(number, source) for number, source in enumerate(files)]
-
-    def task(file):
-        return deadly(file, rules=rules, is_worker=True)
-
-    results = [*rolling._results(task, tasks, client=client, workers=1)]
-    assert [file.number for file, _ in results] == [*range(6)]
-    failed = [str(part) for _, part in results if isinstance(part, Exception)]
-    assert len(failed) == always
-    assert all("n2-day1.csv: its workers died" in text for text in failed)
-
-
-def test_a_client_without_dask_names_the_extra(nodes, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
-    with pytest.raises(MissingExtraError, match=r"ai-infra-workbench\[cluster\]"):
-        rolled(nodes, client=object(), **HOSTS)
-
-
-def test_files_without_any_power_are_an_error_or_no_rows(tmp_path):
-    folder = written(tmp_path, [readings_of([(10 * s, 0, 100) for s in range(9)])])
-    (tmp_path / "blank.csv").write_text(
-        smi().replace("500.00 W", "[N/A]").replace("501.00 W", "N/A")
-    )
-    result = rolled(folder, tz="UTC", node="n2")
-    assert set(result.rollup["entity"]) == {"n1/gpu0"}
-    (tmp_path / "0.parquet").unlink()
-    with pytest.raises(LoadError, match=r"(?s)no readable power.*blank\.csv"):
-        rolled(folder, tz="UTC", node="n2")
-
-
-def test_a_file_that_vanishes_before_it_is_read_again_is_a_row(tmp_path, monkeypatch):
-    frame = readings_of([(s, 0, 100 + s) for s in range(90)])
-    folder = written(tmp_path, [frame.iloc[::2], frame.iloc[1::2]])
-    again = rolling._again
-
-    def vanishing(file, **options):
-        file.source.path.unlink(missing_ok=True)
-        return again(file, **options)
-
-    monkeypatch.setattr(rolling, "_again", vanishing)
-    result = rolled(folder)
-    assert result.rollup.empty
-    assert (result.quality["finding"] == "dropped").sum() == 2
+def test_without_duckdb_the_error_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(MissingExtraError, match=r"needs duckdb.*ai-infra-workbench\[rollup\]"):
+        load.power_rollup(written(tmp_path, [steady()]))

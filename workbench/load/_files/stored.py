@@ -137,6 +137,11 @@ def stored_tables(path: Paths, kind: str) -> Any:
     return frames[0] if bundle is pd.DataFrame else bundle(*frames)
 
 
+def stored_table(folder: Path, kind: str, name: str) -> pd.DataFrame:
+    """Read one table of a set, and leave the others where they are."""
+    return _read(folder / f"{name}{STORED_SUFFIX}", kind, name)
+
+
 def _entries(folder: Path) -> list[Path]:
     """List a folder without hidden files, which a stopped run and the system leave behind."""
     return [path for path in folder.glob("*") if not path.name.startswith(".")]

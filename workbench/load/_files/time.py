@@ -580,15 +580,6 @@ def _all(ns: pd.Series, *, is_local: bool) -> Times:
     return Times(ns, pd.Series(is_local, index=ns.index))
 
 
-def is_exact(kind: pa.DataType) -> bool:
-    """Return whether times are whole numbers of one unit, which need no checks one by one."""
-    return bool(pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None))
-
-
-def unit_ns(kind: pa.DataType, clock: Clock) -> int:
-    return _NS_PER[kind.unit] if pa.types.is_timestamp(kind) else clock.per_unit_ns or 1
-
-
 def _stamps(times: pa.Array, clock: Clock, lines: np.ndarray, findings: Findings) -> pd.Series:
     if times.type.tz is None:
         naive = _ns_or_null(times, lines, findings)

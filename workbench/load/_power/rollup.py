@@ -1,77 +1,63 @@
-"""Telemetry of any size: one file at a time to cells of time, then a small reduce."""
+"""Telemetry of any size: DuckDB reduces Parquet files to a row per entity and cell of time."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+import re
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from workbench._shared.cluster import missing_on_worker, on_cluster
+from workbench._shared.extras import need
 from workbench._shared.numbers import in_range
-from workbench._shared.progress import progress as progress_bar
-from workbench.errors import LoadError, WorkbenchError
-from workbench.load._files.archive import Paths, Source, survey
+from workbench.errors import LoadError
+from workbench.load._files.archive import Paths, given_paths, shown, shown_all
 from workbench.load._files.findings import (
     Dropped,
     Finding,
-    asks_for_argument,
     guarded,
+    listed,
     quality_frame,
+    unreadable,
 )
-from workbench.load._files.time import Hosts, check_hosts, checked, host_of
-from workbench.load._files.wanted import POWER_LOGS
-from workbench.load._power.cells import (
-    Cells,
-    cells_of,
-    codes_and_cells,
-    keys_of,
-    merged,
-    stacked,
-    with_time_between,
-)
-from workbench.load._power.formats.table import reader as power_table
-from workbench.load._power.formats.table.layout import check_columns
-from workbench.load._power.joins import counted, is_named
-from workbench.load._power.part import (
-    BesidePowerError,
-    NoPowerError,
-    PowerOptions,
-    PowerPart,
-    Unit,
-)
-from workbench.load._power.reader import raise_unknown, recognise
-from workbench.load._power.rows import SECOND, Rows, clean_values, in_order, natural, rows_of
-from workbench.load._power.scan import period_of
+from workbench.load._files.stored import stored_kind, stored_table
+from workbench.load._files.time import Hosts, check_hosts, host_of
+from workbench.load._files.wanted import POWER_LOGS, STORED_SUFFIX, printable
+from workbench.load._power.joins import counted
+from workbench.load._power.rows import SECOND, most_w, natural
 from workbench.tables import POWER_ROLLUP, PowerRollup
 
-# Rows of a table that are reduced at once, cells that wait to be merged, and readings of contested
-# cells that are sorted at once: some 100 MB each.
-_CHUNK_ROWS = 1 << 18
-_MANY_CELLS = 1 << 20
-_MOST_READINGS = 1 << 22
-_BLOCK_CELLS = 1 << 18
-# Starting worker processes takes seconds; smaller sets are read sooner without.
-_PARALLEL_FROM_BYTES = 128 << 20
-# Cells of this length have a key at every stamp that int64 holds.
-_LEAST_PERIOD_S = 0.02
-_LONGEST_GAP_S = 1e9
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_TIMES = {"time_ns": 1, "time_us": 10**3, "time_ms": 10**6, "time_s": SECOND, "time": 0}
+_POWERS = {"power_w": 1.0, "power_kw": 1e3, "power_mW": 1e-3, "power_MW": 1e6}
+_WHO = ("entity", "node", "gpu")
+# The years 1980 and 2200: what lies outside is no time since 1970, whatever its unit.
+_EARLIEST_NS, _LATEST_NS = 315_532_800 * SECOND, 7_258_118_400 * SECOND
 # Stamps are rounded to ms or s, so a gap of exactly the longest may look longer by that much.
 _SLACK = 1 + 1e-9
+_MOST_BETWEEN = 50_000_000
 _LEAST_COVERED_SHARE = 0.5
-
-_OWN = "entities without wall time, which has no cells; load.power reads them"
+_KIND = "power logs"
+_NUMBER = re.compile(r"(?:gpu[ _-]?)?(\d+)(?:\.0)?", re.IGNORECASE)
+# A column that DuckDB adds; files that have one of this name are refused.
+_LINK, _ROW = "link of the file", "file_row_number"
+_CONVERT = "run workbench convert --kind 'power logs' FOLDER NEW first, and roll up NEW"
 _COUNTERS = (
-    "entities with a counter of energy and no power are not rolled up; load.power reads them, "
+    "entities without power, such as counters of energy, are not rolled up; load.power reads them, "
     "analyze.energy_from_counter adds them up"
 )
+_OWN = "entities without wall time, which has no cells; load.power reads them"
+_TIMELESS = "readings without a time between the years 1980 and 2200"
 _SAME = "readings that this or another file contains, too; counted once"
-_OTHER = "readings of one stamp that differ from those of a file before; the first are kept"
+_OTHER = "readings of one stamp that differ from those before, or of a file before; the first kept"
 _SPARSE = (
     "entities of which less than half of the time is covered: gaps, or readings further apart than "
     "longest_gap_s"
@@ -79,83 +65,65 @@ _SPARSE = (
 _GUESSED = (
     "entities of an unknown host that another file continues; joined, pass node= to tell the hosts"
 )
-
-Result = TypeVar("Result")
-# Of entities by name: the numbers of some of their cells, in order.
-Wanted = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class _File:
-    """A file to reduce, and its number in the order of the load."""
-
-    number: int
-    source: Source
-
-    @property
-    def label(self) -> str:
-        return self.source.label
+# Why a reading is not rolled up, as SQL, and what is said of it.
+_ODD = {
+    "t IS NULL": ("dropped", "readings without a time between the years 1980 and 2200"),
+    "w IS NULL OR isnan(w)": ("noted", "readings without power in the file"),
+    "isinf(w)": ("dropped", "readings that are not finite; they are missing"),
+    "w < 0": ("dropped", "negative powers; they are missing"),
+    "w > most": (
+        "dropped", "powers above {:,.0f} W, more than any such thing draws; they are missing",
+    ),
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Rules:
-    """How every file is read and reduced."""
+class _File(NamedTuple):
+    """A file to roll up: how its columns are read, and what is known of its entities."""
 
-    options: PowerOptions
-    node: Hosts
-    period_ns: int
-    gap_ns: int
-
-
-@dataclass
-class _Part:
-    """Reduced contents of one file: cells, their entities and time span, and findings."""
-
-    names: list[str] = field(default_factory=list)
-    has_host: list[bool] = field(default_factory=list)
-    pieces: list[Cells] = field(default_factory=list)
-    copies: list[Cells] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    label: str
+    path: Path
+    host: str | None
+    who: tuple[str, ...]
+    sql: str
+    types: str
+    known: Mapping[str, tuple[str, str]]
 
 
-def power_rollup(  # noqa: PLR0913 - the files say little, and the rest must be told
+def power_rollup(
     paths: Paths,
     *,
     period_s: float = 60.0,
     longest_gap_s: float = 3.0,
-    tz: str | None = None,
+    tz: Literal["UTC"] | None = None,
     node: Hosts = None,
-    unit: Unit | None = None,
     columns: Mapping[str, str] | None = None,
-    client: Any = None,
-    processes: int | None = None,
-    progress: bool = True,
 ) -> PowerRollup:
     """Shorten readings too many for memory to one row per entity and cell of time.
 
-    One file is read at a time, a table some hundred thousand rows at a time; memory grows with the
-    result, not with the readings. Files may be sorted by anything, overlap and repeat each other:
-    the table is that of all their readings in one file, each stamp of an entity counted once.
+    DuckDB does the work on all cores; what does not fit into memory goes to the folder of temporary
+    files (``TMPDIR``). Files may be sorted by anything, overlap and repeat each other: the table is
+    that of all their readings in one file, each stamp of an entity counted once.
 
     Parameters
     ----------
     paths
-        Files, folders or archives of any format that :func:`workbench.load.power` reads.
+        Parquet files, or folders that are searched for them to any depth: what ``workbench
+        convert`` wrote of power logs of any format, or tables of your own. Those have a time
+        (``time_ns``, ``time_us``, ``time_ms``, ``time_s`` since 1970, or ``time``, a timestamp), a
+        power (``power_w``, ``power_kw``, ``power_mW``, ``power_MW``), and a name: ``entity``, or
+        ``node`` and ``gpu``, of which one suffices.
     period_s
-        Length of a cell, in s, from 0.02. Cells begin at multiples of it since 1970, UTC.
+        Length of a cell, in s, from 0.001. Cells begin at multiples of it since 1970, UTC.
     longest_gap_s
         Longest time between two readings of an entity that counts as known: three times the time
         between readings is usual.
-    tz, node, unit, columns
-        As for :func:`workbench.load.power`.
-    client
-        A ``distributed.Client``: each file is a task for one of its workers, which must see the
-        files under the same paths.
-    processes
-        Processes of this machine to use without a client; None uses all cores from 128 MiB of files
-        on.
-    progress
-        Whether to show a progress bar if loading takes more than a second.
+    tz
+        ``"UTC"`` if timestamps without a zone are that; others are to be converted first.
+    node
+        Host of files that name none: as for :func:`workbench.load.power`.
+    columns
+        Other names of the columns, by what they are: ``{"time_s": "when", "entity": "who",
+        "power_kw": "draw"}``. Only these are read.
 
     Returns
     -------
@@ -169,14 +137,10 @@ def power_rollup(  # noqa: PLR0913 - the files say little, and the rest must be 
     FileNotFoundError
         If a path does not exist.
     LoadError
-        If no file holds power, one needs ``tz`` or ``unit`` and none is given, or files without a
-        host name one entity at the same time.
-    WorkbenchError
-        If ``longest_gap_s`` is not a time, or the workers of the client do not see the files.
+        If no Parquet file holds power, one needs ``tz`` and none is given, or files without a host
+        name one entity at the same time.
     MissingExtraError
-        If a client is given and Dask is not installed.
-    ValueError
-        If ``period_s`` is not a period, or another argument is none.
+        If DuckDB is not installed.
 
     Notes
     -----
@@ -185,18 +149,15 @@ def power_rollup(  # noqa: PLR0913 - the files say little, and the rest must be 
     and ``covered_share`` the share of the cell in such intervals, as of
     :func:`workbench.analyze.energy` where its gap is as long. The mean over time is ``energy_j /
     (covered_share * period_s)``; ``mean_w`` counts every reading alike and is off where they come
-    at uneven times. Pieces of a cell that follow each other in time are joined by the formulae of
-    Chan et al. (1983); pieces with equal readings are counted once, by a digest of them; only the
-    readings of cells whose pieces overlap otherwise are read again and sorted.
+    at uneven times. Sums are made by several threads: their last digits may differ between runs.
 
     References
     ----------
-    T. F. Chan, G. H. Golub, R. J. LeVeque, The American Statistician 37 (1983) 242. That tiers
-    of 10 s and 1 min keep count, mean, extremes and deviation is the practice of OLCF Summit.
+    That tiers of 10 s and 1 min keep count, mean, extremes and deviation is the practice of OLCF
+    Summit.
 
     Examples
     --------
-    >>> import tempfile
     >>> readings = pd.DataFrame({"time_ms": range(1_700_000_000_000, 1_700_000_120_000, 1_000)})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     readings.assign(gpu=0, power_w=600.0).to_parquet(f"{folder}/hour.parquet")
@@ -204,379 +165,417 @@ def power_rollup(  # noqa: PLR0913 - the files say little, and the rest must be 
     >>> rollup[["entity", "reading_count", "energy_j"]].values.tolist()
     [['gpu0', 40, 24000.0], ['gpu0', 60, 36000.0], ['gpu0', 20, 11400.0]]
     """
-    period_ns = period_of(period_s)
-    if period_s < _LEAST_PERIOD_S:
-        msg = f"period_s must be a time in seconds from {_LEAST_PERIOD_S:g}; got {period_s!r}"
-        raise ValueError(msg)
-    longest = in_range("longest_gap_s", longest_gap_s, least=0, most=_LONGEST_GAP_S, strictly=True)
-    options = PowerOptions(tz=checked(tz, None, None).tz, unit=unit, columns=columns)
-    check_columns(options)
+    need("duckdb", extra="rollup", purpose="a roll-up of power")
+    import duckdb
+
+    period_ns = round(SECOND * in_range("period_s", period_s, least=1e-3, most=1e9))
+    longest = in_range("longest_gap_s", longest_gap_s, least=0, most=1e9, strictly=True)
     check_hosts(node)
-    rules = _Rules(options, node, period_ns, int(longest * SECOND * _SLACK))
-    files = survey(paths, wanted=POWER_LOGS)
-    tasks = [_File(number, source) for number, source in enumerate(files.sources)]
-    run = partial(_results, client=client, workers=_workers(files.sources, processes))
-    together = _Together(tasks, rules, [remark.row for remark in files.remarks])
-    with progress_bar(
-        total=sum(file.source.size_bytes for file in tasks), unit="B", label="rolling up power",
-        enabled=progress,
-    ) as bar:  # fmt: skip
-        for file, part in run(partial(_reduced, rules=rules, is_worker=client is not None), tasks):
-            together.add(file, part)
-            bar.update(file.source.size_bytes)
-    if not together.names:
-        raise_unknown(paths, together.findings, together.dropped)
-    return together.table(run, is_worker=client is not None)
+    if unknown := sorted({*(columns or ())} - {*_TIMES, *_POWERS, *_WHO}):
+        msg = f"columns= names {unknown}; it knows {[*_TIMES, *_POWERS, *_WHO]}"
+        raise ValueError(msg)
+    findings: list[Finding] = []
+    dropped, files = Dropped(), list[_File]()
+    for path in _parquet_files(paths, findings):
+        with dropped.trying(shown(path)):
+            files.append(_file(path, host_of(shown(path), node), columns, tz, findings))
+    while files:
+        try:
+            table, told = _rolled(files, period_ns, int(longest * SECOND * _SLACK))
+        except duckdb.Error as error:
+            files = _whole(files, error, dropped)
+            continue
+        findings = counted([*findings, *told, *dropped.rows])
+        if table.empty:
+            msg = f"{shown_all(paths)}: no reading has a time, a name and a power{listed(findings)}"
+            raise LoadError(msg)
+        return PowerRollup(table, quality_frame(findings))
+    dropped.raise_if_all()
+    msg = f"{shown_all(paths)}: no Parquet file found; {_CONVERT}"
+    raise LoadError(msg)
 
 
-def _workers(sources: Sequence[Source], processes: int | None) -> int:
-    if processes is not None:
-        return max(processes, 1)
-    is_worth_it = sum(source.size_bytes for source in sources) >= _PARALLEL_FROM_BYTES
-    return min(len(sources), os.cpu_count() or 1) if is_worth_it else 1
+def _parquet_files(paths: Paths, findings: list[Finding]) -> list[Path]:
+    result: dict[Path, Path] = {}
+    for entry in (Path(path).expanduser() for path in given_paths(paths)):
+        if not entry.exists():
+            msg = f"{shown(entry)}: there is no such file or directory"
+            raise FileNotFoundError(msg)
+        inside = [entry]
+        if entry.is_dir():
+            every = sorted(path for path in entry.rglob("[!._]*") if path.is_file())
+            inside = [path for path in every if path.suffix == ".parquet"]
+            logs = [shown(path.name) for path in every if path.suffix != ".parquet"
+                    and not POWER_LOGS.refusal(path.name.lower(), b"")]  # fmt: skip
+            if logs:
+                text = f"files that are no Parquet; {_CONVERT}"
+                findings.append((shown(entry), "dropped", text, len(logs), logs[0]))
+        for path in inside:
+            # Of stored tables one holds the powers; the others tell about it.
+            if not path.name.endswith(STORED_SUFFIX) or path.name == f"power{STORED_SUFFIX}":
+                result.setdefault(path.resolve(), path)
+    return list(result.values())
 
 
-def _results(
-    function: Callable[[_File], Result], files: Sequence[_File], *, client: Any, workers: int
-) -> Iterator[tuple[_File, Result | Exception]]:
-    """Run ``function`` on each file, wherever it is to run; results come in order of the files."""
-    if client is not None:
-        # Sums depend on the order of their terms: results wait for their turn.
-        waiting: dict[int, tuple[_File, Result | Exception]] = {}
-        turns = iter(files)
-        turn = next(turns, None)
-        for file, result in on_cluster(client, function, files):
-            waiting[file.number] = (file, result)
-            while turn is not None and turn.number in waiting:
-                yield waiting.pop(turn.number)
-                turn = next(turns, None)
-    elif workers > 1:
-        from joblib import Parallel, delayed
-
-        run = Parallel(n_jobs=workers, return_as="generator")
-        yield from zip(files, run(delayed(function)(file) for file in files), strict=True)
-    else:
-        for file in files:
-            yield file, function(file)
-
-
-# An error must not end the process that reads other files.
-def _reduced(file: _File, *, rules: _Rules, is_worker: bool) -> _Part | Exception:
-    part = _Part()
-    try:
-        for content, rows in _readings(file.source, rules, part.findings):
-            part.names = rows.names
-            part.has_host = [is_named(content.entities[name]) for name in rows.names]
-            keys = keys_of(rows.codes, rows.time_ns // rules.period_ns)
-            part.pieces.append(
-                cells_of(keys, rows.time_ns, rows.numbers, gap_ns=rules.gap_ns, owner=file.number)
-            )
-            _compact(part.pieces, part.copies, rules.gap_ns, _MANY_CELLS)
-        if len(part.pieces) > 1:
-            _merge(part.pieces, part.copies, rules.gap_ns)
-    except FileNotFoundError as error:
-        return missing_on_worker(file.label) if is_worker else error
-    except (WorkbenchError, OSError) as error:
-        return error
-    return part
+def _file(
+    path: Path, host: str | None, columns: Mapping[str, str] | None, tz: str | None,
+    findings: list[Finding],
+) -> _File:  # fmt: skip
+    """Find the columns of a file, and say in SQL how to read them."""
+    label = shown(path)
+    with path.open("rb") as raw:
+        if raw.read(4) != b"PAR1":
+            msg = f"{label}: is no Parquet file; {_CONVERT}"
+            raise LoadError(msg)
+        with guarded(label, "Parquet"), pq.ParquetFile(raw) as file:
+            schema, row_count = file.schema_arrow, file.metadata.num_rows
+    named = _named(schema, columns, label)
+    time, power, *who = named
+    if not who and host is None:
+        msg = f"{label}: no column says whose the readings are; pass node= or columns="
+        raise LoadError(msg)
+    kinds = {role: schema.field(name).type for role, name in named.items()}
+    zone = getattr(kinds[time], "tz", None) or tz
+    if pa.types.is_timestamp(kinds[time]) and zone is None:
+        msg = f"{label}: times in column {named[time]!r} have no time zone; pass tz='UTC' if so"
+        raise LoadError(msg)
+    sql = [_time_sql(time, named[time], kinds[time]), _power_sql(power, named[power], kinds[power])]
+    sql += [_name_sql(named[role], kinds[role], f"id{at}") for at, role in enumerate(who)]
+    if "" in sql:
+        role = [*named][sql.index("")]
+        msg = f"{label}: column {named[role]!r} holds {kinds[role]}, which is no {role}; {_CONVERT}"
+        raise LoadError(msg)
+    findings.append((label, "read", "readings to roll up", row_count, None))
+    known = _known(path, findings)
+    types = " ".join(map(str, kinds.values()))
+    return _File(label, path, host, tuple(who), ", ".join(sql), types, known)
 
 
-def _again(
-    file: _File, *, rules: _Rules, wanted: Wanted, is_worker: bool
-) -> list[Rows] | Exception:
-    """Read the readings of some cells."""
-    result: list[Rows] = []
-    try:
-        for _, rows in _readings(file.source, rules, []):
-            chosen = np.zeros(len(rows.codes), dtype=bool)
-            cells = rows.time_ns // rules.period_ns
-            for name, span in rows.slices():
-                chosen[span] = np.isin(cells[span], wanted.get(name, ()))
-            result.append(rows.take(chosen))
-    except FileNotFoundError as error:
-        return missing_on_worker(file.label) if is_worker else error
-    except (WorkbenchError, OSError) as error:
-        return error
+def _named(schema: pa.Schema, columns: Mapping[str, str] | None, label: str) -> dict[str, str]:
+    """Return the columns to read by what they are: the time, the power, and who."""
+    if absent := sorted({*(columns or {}).values()} - {*schema.names}):
+        msg = f"{label}: no column {absent}; it has {schema.names[:20]}"
+        raise LoadError(msg)
+    names = columns or {role: role for role in (*_TIMES, *_POWERS, *_WHO) if role in schema.names}
+    chosen = []
+    for wanted, what in ((_TIMES, "times"), (_POWERS, "powers")):
+        if not (roles := [role for role in wanted if role in names]):
+            is_counter = what == "powers" and "energy_j" in schema.names
+            advice = _COUNTERS if is_counter else f"name it {', '.join(wanted)}, or use columns="
+            msg = f"{label}: no column of {what} among {schema.names[:20]}; {advice}"
+            raise LoadError(msg)
+        chosen.append(roles[0])
+    who = ["entity"] if "entity" in names else [role for role in _WHO if role in names]
+    result = {role: names[role] for role in (*chosen, *who)}
+    # Names of DuckDB are the same in any case, and those of its own columns are taken.
+    lower = Counter([*(name.lower() for name in schema.names), _LINK, _ROW])
+    if twins := [name for name in (*result.values(), _LINK, _ROW) if lower[name.lower()] > 1]:
+        msg = f"{label}: several columns are called {twins[0]!r}; rename them"
+        raise LoadError(msg)
     return result
 
 
-def _readings(
-    source: Source, rules: _Rules, findings: list[Finding]
-) -> Iterator[tuple[PowerPart, Rows]]:
-    """Yield the readings of a file that have a wall time and a power, in order, in some parts.
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
-    Codes are those of the names of all parts so far.
-    """
-    last: PowerPart | None = None
-    codes: dict[str, int] = {}
-    with guarded(source.label):
+
+def _time_sql(role: str, name: str, kind: pa.DataType) -> str:
+    column, unit = _quoted(name), _TIMES[role]
+    if pa.types.is_timestamp(kind):
+        value, unit = f"try(epoch_ns({column}))", 1
+        column = value
+    elif unit and pa.types.is_integer(kind):
+        value = f"CAST({column} AS BIGINT) * {unit}"
+    elif unit and pa.types.is_floating(kind):
+        # A float64 of seconds since 1970 resolves 0.24 us; what is below is noise.
+        grain = 1000 if unit == SECOND else 1
+        fraction = f"round(({column} - floor({column})) * {unit // grain})"
+        value = f"CAST(floor({column}) AS BIGINT) * {unit} + CAST({fraction} AS BIGINT) * {grain}"
+    else:
+        return ""
+    low, high = -(-_EARLIEST_NS // unit), _LATEST_NS // unit
+    return f"CASE WHEN {column} BETWEEN {low} AND {high} THEN {value} END AS t"
+
+
+def _power_sql(role: str, name: str, kind: pa.DataType) -> str:
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    factor = f" * {_POWERS[role]}" if _POWERS[role] != 1 else ""
+    return f"CAST({_quoted(name)} AS DOUBLE){factor} AS w" if is_number else ""
+
+
+def _name_sql(name: str, kind: pa.DataType, alias: str) -> str:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return f"{_quoted(name)} AS {alias}" if is_text or pa.types.is_integer(kind) else ""
+
+
+def _known(path: Path, findings: list[Finding]) -> Mapping[str, tuple[str, str]]:
+    """Return scope and clock of the entities of stored tables."""
+    if not path.name.endswith(STORED_SUFFIX) or stored_kind(path.parent) != _KIND:
+        return {}
+    entities = stored_table(path.parent, _KIND, "entities")
+    findings += stored_table(path.parent, _KIND, "quality").itertuples(index=False, name=None)
+    silent = entities.loc[entities["reading_count"] == 0, "entity"]
+    if len(silent):
+        findings.append((shown(path), "dropped", _COUNTERS, len(silent), str(silent.iloc[0])))
+    facts = zip(entities["entity"], entities["scope"], entities["clock"], strict=True)
+    return {str(name): (str(scope), str(clock)) for name, scope, clock in facts}
+
+
+def _whole(files: Sequence[_File], error: Exception, dropped: Dropped) -> list[_File]:
+    """Return the files that DuckDB can read; raise if it is not their fault."""
+    import duckdb
+
+    whole = []
+    for file in files:
         try:
-            for last in _contents(source, rules, findings):
-                rows = _clean(last)
-                numbers = [codes.setdefault(name, len(codes)) for name in rows.names]
-                new = np.array(numbers or [0], dtype=np.int32)[rows.codes]
-                renamed = Rows(list(codes), new, rows.time_ns, rows.numbers, rows.lines)
-                is_sorted = numbers == sorted(numbers)
-                order = None if is_sorted else np.argsort(new, kind="stable")
-                yield last, renamed if order is None else renamed.take(order)
-        except NoPowerError as error:
-            reason = str(error).removeprefix(f"{source.label}: ")
-            kind = "skipped by design" if isinstance(error, BesidePowerError) else "dropped"
-            findings.append((source.label, kind, reason, 1, None))
-    if last is not None:
-        findings += last.findings.rows()
+            _rolled([file], SECOND, 1)
+            whole.append(file)
+        except duckdb.Error as own:
+            dropped.add(file.label, unreadable(file.label, own, "Parquet"))
+    if len(whole) == len(files):
+        msg = f"DuckDB cannot roll up these files: {printable(str(error)[:300])}"
+        raise LoadError(msg) from error
+    return whole
 
 
-def _contents(source: Source, rules: _Rules, findings: list[Finding]) -> Iterator[PowerPart]:
-    options = replace(rules.options, node=host_of(source.label, rules.node))
-    own_table = power_table if options.columns is not None else None
-    reader = recognise(source, own_table, findings)
-    if reader is power_table:
-        yield from power_table.read_power_in_parts(source, options, _CHUNK_ROWS)
-    elif reader is not None:
-        yield reader.read_power(source, options)
+def _rolled(
+    files: Sequence[_File], period_ns: int, gap_ns: int
+) -> tuple[pd.DataFrame, list[Finding]]:
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="workbench-rollup-") as scratch:
+        # Nothing is fetched from the network, nor taken from variables of the caller.
+        config: dict[str, Any] = {
+            "temp_directory": f"{scratch}/spill", "python_enable_replacements": False,
+            "autoinstall_known_extensions": False, "autoload_known_extensions": False,
+        }  # fmt: skip
+        with duckdb.connect(config=config) as con:
+            con.execute("SET enable_progress_bar = false; SET lock_configuration = true")
+            run = _Run(con, files, Path(scratch))
+            run.survey()
+            run.reduce(period_ns, gap_ns)
+            table = run.table(period_ns)
+            run.tell_sparse(table)
+            return table, run.findings
 
 
-def _clean(content: PowerPart) -> Rows:
-    findings, entities = content.findings, content.entities
-    rows = rows_of(content.readings, "power_w")
-    findings.add("read", "readings to roll up", len(rows.codes))
-    clean_values(rows, entities, findings)
-    is_own = np.array([entities[name].get("clock") == "own" for name in rows.names], dtype=bool)
-    if is_own.any():
-        findings.add("dropped", _OWN, int(is_own.sum()), rows.names[int(is_own.argmax())])
-    if content.counters is not None:
-        counted = set(content.counters["entity"].unique())
-        counted -= {rows.names[code] for code in np.unique(rows.codes)}
-        findings.add("dropped", _COUNTERS, len(counted), min(counted, default=None))
-    is_known = ~np.isnan(rows.numbers)
-    if is_own.any():
-        is_known &= ~is_own[rows.codes]
-    return in_order(rows if is_known.all() else rows.take(is_known), findings)
+class _Run:
+    """One attempt to roll up files, by one connection to DuckDB."""
 
+    def __init__(self, con: DuckDBPyConnection, files: Sequence[_File], scratch: Path) -> None:
+        self._con, self._files = con, files
+        self.findings: list[Finding] = []
+        # Files of one kind are read together, as numbers of one type.
+        layouts = defaultdict[tuple[Any, ...], list[int]](list)
+        for number, file in enumerate(files):
+            # Names of files may hold what DuckDB takes for a pattern, or be no text.
+            (scratch / f"{number}.parquet").symlink_to(file.path.resolve())
+            layouts[file.who, file.sql, file.types].append(number)
+        self._first = [files[numbers[0]] for numbers in layouts.values()]
+        self._paths = {
+            f"files{at}": [str(scratch / f"{number}.parquet") for number in numbers]
+            for at, numbers in enumerate(layouts.values())
+        }
+        self._names: list[str] = []
+        self._things = pd.DataFrame()
 
-def _compact(pieces: list[Cells], copies: list[Cells], gap_ns: int, most: int) -> None:
-    """Merge pieces once there are many more than were merged before."""
-    if sum(map(len, pieces)) > most + 2 * len(pieces[0]):
-        _merge(pieces, copies, gap_ns)
+    def _keys(self, at: int) -> str:
+        return ", ".join(["link", *(f"id{number}" for number in range(len(self._first[at].who)))])
 
-
-def _merge(pieces: list[Cells], copies: list[Cells], gap_ns: int) -> None:
-    whole = stacked(pieces)
-    # The pieces are given up, so that each cell is in memory once.
-    pieces.clear()
-    cells, left_out = merged(whole, gap_ns)
-    pieces.append(cells)
-    copies.append(left_out)
-
-
-class _Together:
-    """The parts of all files, as they come in."""
-
-    def __init__(self, files: Sequence[_File], rules: _Rules, findings: Sequence[Finding]) -> None:
-        self._files, self._rules = files, rules
-        self.names: dict[str, int] = {}
-        self.findings = [*findings]
-        self.dropped = Dropped()
-        self._pieces: list[Cells] = []
-        self._copies: list[Cells] = []
-        # Of each file: codes of its entities, their first and last reading.
-        self._extents: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-        self._hostless: dict[str, list[tuple[int, int, int]]] = {}
-
-    def add(self, file: _File, part: _Part | Exception) -> None:
-        """Take the part of one file."""
-        if isinstance(part, Exception):
-            if asks_for_argument(part):
-                raise part
-            self.dropped.add(file.label, part)
-            return
-        self.findings += part.findings
-        if not any(map(len, part.pieces)):
-            return
-        codes_of = np.array([self.names.setdefault(n, len(self.names)) for n in part.names] or [0])
-        self._pieces += [_renamed(piece, codes_of) for piece in part.pieces]
-        self._copies += [_renamed(piece, codes_of) for piece in part.copies]
-        cells = stacked(part.pieces)
-        self._note(file, part, *_extent(codes_and_cells(cells.moments.key)[0], cells))
-        _compact(self._pieces, self._copies, self._rules.gap_ns, _MANY_CELLS)
-
-    def _note(
-        self, file: _File, part: _Part, codes: np.ndarray, first: np.ndarray, last: np.ndarray
-    ) -> None:
-        new = np.array([self.names[part.names[code]] for code in codes], dtype=np.int64)
-        self._extents[file.number] = (new, first, last)
-        for code, start, end in zip(codes.tolist(), first.tolist(), last.tolist(), strict=True):
-            if part.has_host[code]:
-                continue
-            name = part.names[code]
-            spans = self._hostless.setdefault(name, [])
-            for number, other_start, other_end in spans:
-                if start <= other_end and other_start <= end:
-                    before = self._files[number].label
-                    msg = (
-                        f"{file.label}: {name!r} has readings at the same time as in {before}, and "
-                        "neither file names a host; pass node= (a name, a dict or a pattern)"
-                    )
-                    raise LoadError(msg)
-            if spans:
-                self.findings.append((file.label, "suspicious", _GUESSED, 1, name))
-            spans.append((file.number, start, end))
-
-    def table(self, run: Callable[..., Any], *, is_worker: bool) -> PowerRollup:
-        """Merge all parts, and read again what they contest."""
-        rules = self._rules
-        self._sort_names()
-        _merge(self._pieces, self._copies, rules.gap_ns)
-        cells = self._pieces.pop()
-        contested = cells.take(cells.is_contested)
-        self._tell_copies(contested)
-        if len(contested):
-            settled = [
-                self._settled(contested.take(chosen), run, is_worker=is_worker)
-                for chosen in _windows(contested)
-            ]
-            whole = stacked([cells.take(~cells.is_contested), *settled])
-            cells = whole.take(np.argsort(whole.moments.key, kind="stable"))
-        blocks = []
-        for block in _blocks(cells):
-            part = cells.take(block)
-            filled = with_time_between(part, period_ns=rules.period_ns, gap_ns=rules.gap_ns)
-            self._tell_sparse(filled)
-            blocks.append(_table(filled, list(self.names), rules.period_ns))
-        del cells
-        table = POWER_ROLLUP.check(pd.concat(blocks, ignore_index=True))
-        return PowerRollup(table, quality_frame(counted([*self.findings, *self.dropped.rows])))
-
-    def _sort_names(self) -> None:
-        """Recode entities in their natural order, which is that of the table."""
-        names = sorted(self.names, key=natural)
-        new = {name: code for code, name in enumerate(names)}
-        code_of = np.array([new[name] for name in self.names])
-        self.names = new
-        self._pieces = [_renamed(piece, code_of) for piece in self._pieces]
-        self._copies = [_renamed(piece, code_of) for piece in self._copies]
-        for number, (codes, *span) in self._extents.items():
-            self._extents[number] = (code_of[codes], *span)
-
-    def _settled(self, contested: Cells, run: Callable[..., Any], *, is_worker: bool) -> Cells:
-        """Read the readings of some contested cells again, and reduce them together."""
-        names = list(self.names)
-        codes, cells = codes_and_cells(contested.moments.key)
-        wanted = {names[code]: np.sort(cells[codes == code]) for code in np.unique(codes)}
-        files = [file for file in self._files if self._holds(file, codes, cells)]
-        pieces: list[tuple[np.ndarray, ...]] = []
-        again = partial(_again, rules=self._rules, wanted=wanted, is_worker=is_worker)
-        for file, result in run(again, files):
-            if isinstance(result, Exception):
-                self.dropped.add(file.label, result)
-                continue
-            for rows in result:
-                code = np.array([self.names[name] for name in rows.names] or [0])[rows.codes]
-                keys = keys_of(code, rows.time_ns // self._rules.period_ns)
-                owner = np.full(len(keys), file.number)
-                pieces.append((keys, rows.time_ns, rows.numbers, owner, rows.lines))
-        if not pieces:
-            return contested.take(slice(0))
-        columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
-        # Sorting is stable: of one stamp the reading of the first file comes first.
-        order = np.lexsort((columns[1], columns[0]))
-        keys, time_ns, watts, owner, lines = (column[order] for column in columns)
-        is_new = np.r_[True, (np.diff(keys) != 0) | (np.diff(time_ns) != 0)][: len(keys)]
-        self._tell_repeats(is_new, watts, owner, lines)
-        return cells_of(
-            keys[is_new], time_ns[is_new], watts[is_new], gap_ns=self._rules.gap_ns, owner=-1
+    def _read(self, at: int) -> str:
+        return (
+            f"(SELECT {self._first[at].sql}, {_quoted(_LINK)} AS link, {_ROW} AS line FROM "
+            f"read_parquet($files{at}, filename = '{_LINK}', {_ROW} = true, "
+            "hive_partitioning = false))"
         )
 
-    def _holds(self, file: _File, codes: np.ndarray, cells: np.ndarray) -> bool:
-        if file.number not in self._extents:
-            return False
-        own, first, last = self._extents[file.number]
-        low = np.full(len(self.names), np.iinfo(np.int64).max)
-        high = np.full(len(self.names), np.iinfo(np.int64).min)
-        low[own], high[own] = first // self._rules.period_ns, last // self._rules.period_ns
-        return bool(((cells >= low[codes]) & (cells <= high[codes])).any())
+    def survey(self) -> None:
+        """See what entities there are, and when; count what cannot be rolled up."""
+        things = []
+        for at, first in enumerate(self._first):
+            self._con.execute(
+                f"""CREATE TEMP TABLE things{at} AS SELECT (row_number() OVER ()) AS row, * FROM (
+                SELECT {self._keys(at)}, CAST(parse_filename(any_value(link), true) AS INTEGER) AS
+                file, min(t), max(t), count(*) > count(t), count(*) > count(w), min(w), max(w)
+                FROM {self._read(at)} GROUP BY {self._keys(at)})""",
+                {f"files{at}": self._paths[f"files{at}"]},
+            )
+            rows = self._con.execute(f"SELECT * FROM things{at} ORDER BY file, row").fetchall()
+            for number, *row in rows:
+                thing = self._thing(first.who, row[: len(first.who) + 1], row[len(first.who) + 1 :])
+                things += [(at, number, *thing)] if thing else []
+        columns = ["table", "row", "file", "name", "is_hostless", "first_ns", "last_ns", "most",
+                   "is_odd"]  # fmt: skip
+        # Through floats, ns since 1970 would lose digits.
+        self._things = pd.DataFrame(things, columns=columns, dtype=object).convert_dtypes()
+        self._names = sorted(self._things["name"].unique(), key=natural)
+        own = self._things.assign(code=pd.Categorical(self._things["name"], self._names).codes)
+        for at in range(len(self._first)):
+            types = {"row": "int64", "code": "int64", "most": "float64"}
+            chosen = own.loc[own["table"] == at, [*types]].astype(types)
+            self._con.register(f"codes{at}", chosen)
+        self._tell_hostless()
+        if self._things["is_odd"].any():
+            self._tell_odd()
 
-    def _tell_copies(self, contested: Cells) -> None:
-        cells = stacked(self._copies)
-        # Those of contested cells are met again, one by one.
-        counted = cells.take(~np.isin(cells.moments.key, contested.moments.key))
-        counts = np.bincount(counted.owner, weights=counted.moments.count)
-        for number in np.flatnonzero(counts):
-            self._tell(int(number), "noted", _SAME, int(counts[number]), None)
+    def _thing(
+        self, roles: Sequence[str], who: Sequence[Any], row: Sequence[Any]
+    ) -> tuple[Any, ...] | None:
+        """Return what a row of the survey says of an entity; None if it has nothing to roll up."""
+        number, first, last, *is_lacking, lowest, highest = row
+        file = self._files[number]
+        name, is_hostless = _name(dict(zip(roles, who[1:], strict=True)), file.host)
+        scope, clock = file.known.get(name, ("", "epoch"))
+        if not name or clock == "own":
+            text = _OWN if name else "entities without a name"
+            self.findings.append((file.label, "dropped", text, 1, name or None))
+            return None
+        is_gpu = name.rpartition("/")[2].startswith("gpu")
+        most = most_w(scope or ("gpu" if is_gpu else "unknown"))
+        # NaN is above all numbers to DuckDB, and below none to Python.
+        is_odd = any(is_lacking) or not ((lowest or 0) >= 0 and (highest or 0) <= most)
+        return number, name, is_hostless, first, last, most, is_odd
 
-    def _tell_repeats(
-        self, is_new: np.ndarray, watts: np.ndarray, owner: np.ndarray, lines: np.ndarray
-    ) -> None:
-        leader = np.maximum.accumulate(np.where(is_new, np.arange(len(is_new)), 0))
-        is_equal = watts == watts[leader]
-        for text, kind, which in (
-            (_SAME, "noted", ~is_new & is_equal),
-            (_OTHER, "dropped", ~is_new & ~is_equal),
-        ):
-            for number in np.unique(owner[which]):
-                own = which & (owner == number)
-                line = int(lines[own].min())
-                self._tell(int(number), kind, text, int(own.sum()), f"line {line:,}")
+    def _tell_hostless(self) -> None:
+        """Refuse GPUs of unknown hosts that two files hold at one time, and tell of other ones."""
+        chosen = self._things[self._things["is_hostless"].astype(bool)].dropna()
+        order = ["name", "first_ns", "last_ns"]
+        for before, thing in pairwise(chosen.sort_values(order).itertuples()):
+            if thing.name != before.name:
+                continue
+            label = self._files[thing.file].label
+            if thing.first_ns <= before.last_ns:
+                msg = (
+                    f"{label}: {thing.name!r} has readings at the same time as in "
+                    f"{self._files[before.file].label}, and neither file names a host; pass node= "
+                    "(a name, a dict or a pattern)"
+                )
+                raise LoadError(msg)
+            self.findings.append((label, "suspicious", _GUESSED, 1, thing.name))
 
-    def _tell(self, number: int, kind: str, text: str, count: int, where: str | None) -> None:
-        self.findings.append((self._files[number].label, kind, text, count, where))
+    def _tell_odd(self) -> None:
+        """Count what is not rolled up: one reason for a reading, the first that holds."""
+        cases = " ".join(f"WHEN {sql} THEN {at}" for at, sql in enumerate(_ODD))
+        odd = f"SELECT *, CASE {cases} END AS odd FROM ({self._readings()})"
+        told = f"SELECT file, odd, most, count(*), min(code) FROM ({odd}) WHERE odd IS NOT NULL"
+        for number, at, most, count, code in self._found(f"{told} GROUP BY file, odd, most"):
+            finding, text = [*_ODD.values()][at]
+            self._tell(number, finding, text.format(most), count, self._names[code])
 
-    def _tell_sparse(self, filled: Cells) -> None:
-        codes, _ = codes_and_cells(filled.moments.key)
-        own, first, last = _extent(codes, filled)
-        covered = np.bincount(codes, weights=filled.covered_ns)[own]
-        is_sparse = covered < _LEAST_COVERED_SHARE * (last - first)
-        if is_sparse.any():
-            code = int(own[is_sparse.argmax()])
-            number = next(n for n, (codes, *_) in self._extents.items() if code in codes)
-            count, name = int(is_sparse.sum()), list(self.names)[code]
-            self._tell(number, "suspicious", _SPARSE, count, name)
+    def tell_sparse(self, table: pd.DataFrame) -> None:
+        covered = table["covered_share"].groupby(table["entity"], observed=True).sum()
+        timed = self._things.dropna().astype({"first_ns": "int64", "last_ns": "int64"})
+        own = timed.groupby("name").agg({"file": "min", "first_ns": "min", "last_ns": "max"})
+        span_s = (own["last_ns"] - own["first_ns"]) / SECOND
+        covered_s = covered.rename(str).reindex(own.index) * table["period_s"].max()
+        for name, number in own.loc[covered_s < _LEAST_COVERED_SHARE * span_s, "file"].items():
+            self._tell(number, "suspicious", _SPARSE, 1, str(name))
+
+    def _tell(self, number: int, finding: str, text: str, count: int, where: str) -> None:
+        self.findings.append((self._files[number].label, finding, text, count, where))
+
+    def _found(self, sql: str) -> list[Any]:
+        return self._con.execute(f"{sql} ORDER BY ALL", self._paths).fetchall()
+
+    def _readings(self) -> str:
+        """Return SQL of all readings that have a name."""
+        return " UNION ALL ".join(
+            f"SELECT code, file, line, t, w, most FROM {self._read(at)} JOIN (SELECT * FROM "
+            f"things{at} JOIN codes{at} USING (row)) USING ({self._keys(at)})"
+            for at in range(len(self._first))
+        )
+
+    def reduce(self, period_ns: int, gap_ns: int) -> None:
+        """Reduce all readings to cells, each stamp of an entity once."""
+        good = f"(SELECT * FROM ({self._readings()}) WHERE t IS NOT NULL AND w BETWEEN 0 AND most)"
+        if self._reduced(good, period_ns, gap_ns):
+            # Only now is it worth to sort by file and line, and to look at each stamp.
+            stamp = "WINDOW stamp AS (PARTITION BY code, t ORDER BY file, line)"
+            each = "SELECT *, first_value(w) OVER stamp AS kept, row_number() OVER stamp AS turn"
+            told = f"""SELECT file, kept = w, count(*), min(code) FROM ({each} FROM {good} {stamp})
+                WHERE turn > 1 GROUP BY ALL"""
+            for number, is_same, count, code in self._found(told):
+                finding, text = ("noted", _SAME) if is_same else ("dropped", _OTHER)
+                self._tell(number, finding, text, count, self._names[code])
+            once = "lag(t) OVER (PARTITION BY code ORDER BY t, file, line)"
+            first = f"(SELECT * FROM {good} QUALIFY {once} IS DISTINCT FROM t)"
+            self._reduced(first, period_ns, gap_ns)
+        counts = f"SELECT sum(cell - t0 // {period_ns} - 1) FROM cells WHERE t0 IS NOT NULL"
+        if (between := int(self._con.execute(counts).fetchall()[0][0] or 0)) > _MOST_BETWEEN:
+            msg = (
+                f"{between:,} cells lie between readings no further apart than longest_gap_s; pass "
+                "a longer period_s or a shorter longest_gap_s"
+            )
+            raise LoadError(msg)
+
+    def _reduced(self, readings: str, period_ns: int, gap_ns: int) -> int:
+        """Make cells of readings; return how many stamps of an entity were there again."""
+        # A row knows the time since the reading before as far as it lies in its own cell; the
+        # part before, which only the first of a cell has, is kept with the cell.
+        near = f"step BETWEEN 1 AND {gap_ns}"
+        crossing = f"FILTER ({near} AND t0 < cell * {period_ns})"
+        self._con.execute(
+            f"""CREATE OR REPLACE TEMP TABLE cells AS WITH steps AS (
+                SELECT code, t, w, lag(t) OVER before AS t0, lag(w) OVER before AS w0
+                FROM {readings} WINDOW before AS (PARTITION BY code ORDER BY t)
+            ), parts AS (
+                SELECT *, t // {period_ns} AS cell, t - t0 AS step,
+                t - greatest(t0, t // {period_ns} * {period_ns}) AS own FROM steps
+            ) SELECT code, cell, count(*) AS count, min(w) AS low, max(w) AS high,
+                avg(w) AS mean, var_pop(w) AS variance, count(*) FILTER (step = 0) AS again,
+                sum(own) FILTER ({near}) AS covered,
+                sum((w - (w - w0) * own / step / 2) * own) FILTER ({near}) AS energy,
+                any_value(t0) {crossing} AS t0, any_value(w0) {crossing} AS w0,
+                min(t) AS t1, any_value(w) {crossing} AS w1
+            FROM parts GROUP BY code, cell""",
+            self._paths,
+        )
+        return int(self._con.execute("SELECT sum(again) FROM cells").fetchall()[0][0] or 0)
+
+    def table(self, period_ns: int) -> pd.DataFrame:
+        """Add the time between cells to both, and return all in order of entity and time."""
+        end = f"least(t1, (cell + 1) * {period_ns})"
+        start = f"greatest(t0, cell * {period_ns})"
+        middle = f"(({start} - t0) + ({end} - t0)) / 2 / (t1 - t0)"
+        frame = self._con.sql(
+            f"""WITH between AS (
+                SELECT code, unnest(range(t0 // {period_ns}, cell)) AS cell, t0, w0, t1, w1
+                FROM cells WHERE t0 IS NOT NULL
+            ), parts AS (
+                SELECT code, cell, count, low, high, mean, variance, covered, energy FROM cells
+                UNION ALL
+                SELECT code, cell, 0, NULL, NULL, NULL, NULL, {end} - {start},
+                (w0 + (w1 - w0) * {middle}) * ({end} - {start}) FROM between
+            ) SELECT code, cell * {period_ns} AS time_ns, CAST(sum(count) AS BIGINT) AS
+                reading_count, greatest(min(low), least(max(high), max(mean))) AS mean_w,
+                min(low) AS min_w, max(high) AS max_w,
+                coalesce(max(variance) * sum(count), 0) AS m2_w2,
+                sum(energy) / {SECOND} AS energy_j,
+                coalesce(CAST(sum(covered) AS DOUBLE), 0) / {period_ns} AS covered_share
+            FROM parts GROUP BY code, cell
+            HAVING sum(count) > 0 OR sum(covered) > 0 ORDER BY code, cell"""
+        ).df()
+        names = pd.Index(self._names, dtype=pd.Series([""]).dtype)
+        frame.insert(
+            1,
+            "entity",
+            pd.Categorical.from_codes(frame.pop("code"), names).remove_unused_categories(),
+        )
+        frame.insert(2, "period_s", period_ns / SECOND)
+        return POWER_ROLLUP.check(frame)
 
 
-def _renamed(cells: Cells, code_of: np.ndarray) -> Cells:
-    codes, numbers = codes_and_cells(cells.moments.key)
-    return replace(cells, moments=replace(cells.moments, key=keys_of(code_of[codes], numbers)))
-
-
-def _extent(codes: np.ndarray, cells: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the codes that occur, and the first and the last reading of each."""
-    own, position = np.unique(codes, return_inverse=True)
-    limits = np.iinfo(np.int64)
-    first, last = np.full(len(own), limits.max), np.full(len(own), limits.min)
-    np.minimum.at(first, position, cells.first_ns)
-    np.maximum.at(last, position, cells.last_ns)
-    return own, first, last
-
-
-def _windows(contested: Cells) -> Iterator[np.ndarray]:
-    """Cut cells, in order of time, into windows that hold not too many readings."""
-    _, cells = codes_and_cells(contested.moments.key)
-    order = np.argsort(cells, kind="stable")
-    window = np.cumsum(contested.moments.count[order]) // _MOST_READINGS
-    for number in np.unique(window):
-        yield order[window == number]
-
-
-def _blocks(cells: Cells) -> Iterator[slice]:
-    """Cut cells between entities, so that what is computed of them stays small."""
-    codes, _ = codes_and_cells(cells.moments.key)
-    starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
-    chosen = starts[np.r_[True, np.diff(starts // _BLOCK_CELLS) > 0]]
-    for start, end in pairwise([*chosen.tolist(), len(cells)]):
-        yield slice(start, end)
-
-
-def _table(cells: Cells, names: list[str], period_ns: int) -> pd.DataFrame:
-    codes, numbers = codes_and_cells(cells.moments.key)
-    categories = pd.Index(names, dtype=pd.Series([""]).dtype)
-    moments, covered = cells.moments, cells.covered_ns
-    return pd.DataFrame({
-        "time_ns": numbers * period_ns,
-        "entity": pd.Categorical.from_codes(codes, categories=categories),
-        "period_s": period_ns / SECOND, "reading_count": moments.count,
-        "mean_w": moments.mean, "min_w": moments.low, "max_w": moments.high,
-        "m2_w2": moments.squares,
-        "energy_j": np.where(covered > 0, cells.energy_j, np.nan),
-        "covered_share": covered / period_ns,
-    }, copy=False)  # fmt: skip
+def _name(who: Mapping[str, Any], host: str | None) -> tuple[str, bool]:
+    """Return the name of an entity, '' if there is none, and whether its host is unknown."""
+    texts = {role: "" if v is None else printable(str(v).strip()) for role, v in who.items()}
+    if "" in texts.values():
+        return "", False
+    last = texts.get("entity", texts.get("gpu", ""))
+    if "gpu" in texts and (number := _NUMBER.fullmatch(last)):
+        last = f"gpu{int(number[1])}"
+    is_bare = re.fullmatch(r"gpu\d+", last) is not None
+    if "node" not in texts and host and (is_bare or "entity" not in texts):
+        texts["node"] = host
+    name = "/".join(text for text in (texts.get("node"), last) if text)
+    return name, is_bare and "node" not in texts
