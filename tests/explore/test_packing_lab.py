@@ -5,9 +5,9 @@ import pytest
 from data import make
 from workbench import explore
 from workbench.errors import WorkbenchError
-from workbench.explore import static_html
+from workbench.explore.static import static_html
 
-NOUNS = ("context_sharding", "length_shares", "packing_balance", "pipeline", "training_speed")
+NOUNS = ("context_sharding", "length_shares", "packing_balance", "training_speed")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,8 @@ def test_a_queue_that_overflows_is_called_so(lengths):
 
 
 def test_interleaving_that_does_not_fit_is_explained(lengths):
-    explorer = explore.pipeline(lengths["one"])
+    explorer = explore.training_speed(lengths["one"])
+    explorer.controls["view"].value = "step"
     explorer.controls["stages"].value = 8
     explorer.controls["chunks"].value = 2
     assert explorer.message.value == ""

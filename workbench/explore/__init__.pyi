@@ -31,12 +31,11 @@ from .imbalance import (
     inference_node as inference_node,
     length_shares as length_shares,
     packing_balance as packing_balance,
-    pipeline as pipeline,
     row_sharding as row_sharding,
     table_sharding as table_sharding,
     training_speed as training_speed,
 )
-from .panel import Explorer as Explorer, static_html as static_html
+from .panel import Explorer as Explorer
 from .perfmodel import (
     critical_path as critical_path,
     fast_matmul as fast_matmul,

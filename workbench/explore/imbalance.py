@@ -294,14 +294,8 @@ def packing_balance(lengths: Lengths, *, source: str = "", synthetic: bool = Fal
         if view != "balance":
             packing = analyze.packing(documents_drawn, replace(plan, strategy=view))
             return plot.micro_batches(analyze.micro_batches(packing), **label)
-        plans = (
-            replace(plan, strategy="plain"),
-            replace(plan, strategy="best fit"),
-            replace(plan, strategy="greedy", window_batches=1),
-            *((replace(plan, strategy="greedy"),) if window > 1 else ()),
-            *((replace(delayed, queues_from_tokens=()),) if plan.queues_from_tokens else ()),
-            delayed,
-        )
+        plain, *ways = analyze.packing_plans(plan, sorted({1, window}))
+        plans = (plain, replace(plan, strategy="best fit"), *ways)
         packed = [analyze.packing(documents_drawn, way) for way in plans]
         return plot.packing_balance(analyze.packing_balance(packed), **label)
 
@@ -326,47 +320,12 @@ def packing_balance(lengths: Lengths, *, source: str = "", synthetic: bool = Fal
     )
 
 
-def pipeline(lengths: Lengths, *, source: str = "", synthetic: bool = False) -> Explorer:
-    """Choose stages and chunks; see a typical step with plain packing and with delay queues.
-
-    Controls above :func:`workbench.plot.pipeline`: for each packing the step whose idle
-    share is the median of all steps.
-
-    Parameters
-    ----------
-    lengths
-        Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
-    """
-    sets, documents_control = _named(lengths)
-    stream = _streams(sets, 60)
-
-    def draw(*, documents: str, context_k: int, stages: int, chunks: int) -> go.Figure:
-        plan = _plan(context_k, crossover_k=49, queues="1/4, 1/2", sequences=stages)
-        shape = Parallelism(pipeline=stages, chunks=chunks)
-        documents_drawn = stream(documents, context_k, stages)
-        plans = (replace(plan, strategy="plain"), replace(plan, strategy="delay queues"))
-        tasks = pd.concat([_typical(documents_drawn, way, shape) for way in plans])
-        tasks = tasks.reset_index(drop=True).astype({"version": "category"})
-        return plot.pipeline(tasks, source=source, synthetic=synthetic)
-
-    return Explorer(
-        draw,
-        documents=documents_control,
-        context_k=_steps("context", (64, 128), 128, "K"),
-        stages=_steps("stages", (2, 4, 8), 4),
-        chunks=_steps("chunks per stage", (1, 2, 4), 1),
-    )
-
-
-def _typical(lengths: pd.DataFrame, plan: PackingPlan, shape: Parallelism) -> pd.DataFrame:
+def _typical(packing: Packing, shape: Parallelism) -> pd.DataFrame:
     """Lay out the step with the median pipeline bubble."""
-    sharding = analyze.context_sharding(analyze.packing(lengths, plan), ranks=shape.context)
-    costs = analyze.micro_batch_costs(sharding)
+    costs = analyze.micro_batch_costs(analyze.context_sharding(packing, ranks=shape.context))
     steps = analyze.training_steps(costs, shape).sort_values("bubble_share")
     batch = int(steps["batch"].iloc[len(steps) // 2])
-    return analyze.pipeline(costs, shape, batch=batch, version=plan.strategy)
+    return analyze.pipeline(costs, shape, batch=batch, version=packing.plan.strategy)
 
 
 def row_sharding(
@@ -482,7 +441,8 @@ def training_speed(lengths: Lengths, *, source: str = "", synthetic: bool = Fals
 
     Starts at 7B-128K of WLB-LLM, with the crossover that FLOPs give.
 
-    Controls above :func:`workbench.plot.training_speed`.
+    Controls above :func:`workbench.plot.training_speed` and :func:`workbench.plot.pipeline`:
+    plain packing and delay queues, each in the step whose idle share is the median of all.
 
     Parameters
     ----------
@@ -494,10 +454,13 @@ def training_speed(lengths: Lengths, *, source: str = "", synthetic: bool = Fals
     sets, documents_control = _named(lengths)
     stream = _streams(sets, 48)
 
+    def planned(context_k: int, crossover_k: int, stages: int) -> PackingPlan:
+        return _plan(context_k, crossover_k, queues="1/4, 1/2", sequences=stages)
+
     @cache
-    def packed(documents: str, context_k: int, crossover_k: int) -> list[analyze.Packing]:
-        plan = _plan(context_k, crossover_k=crossover_k, queues="1/4, 1/2")
-        drawn = stream(documents, context_k, plan.batch_sequences)
+    def packed(documents: str, context_k: int, crossover_k: int, stages: int) -> list[Packing]:
+        plan = planned(context_k, crossover_k, stages)
+        drawn = stream(documents, context_k, stages)
         ways: list[dict[str, Any]] = [
             {"strategy": "plain"}, {"strategy": "greedy", "window_batches": 1},
             {"strategy": "delay queues"},
@@ -505,18 +468,27 @@ def training_speed(lengths: Lengths, *, source: str = "", synthetic: bool = Fals
         return [analyze.packing(drawn, replace(plan, **way)) for way in ways]
 
     def draw(
-        *, documents: str, context_k: int, crossover_k: int, chunks: int, ranks: int
+        *, view: str, documents: str, context_k: int, crossover_k: int, chunks: int, **sizes: int
     ) -> go.Figure:
-        plan = _plan(context_k, crossover_k=crossover_k, queues="1/4, 1/2")
-        shape = Parallelism(pipeline=4, context=ranks, chunks=chunks)
-        speed = analyze.training_speed(packed(documents, context_k, crossover_k), plan, shape)
+        stages = sizes["stages"]
+        packings = packed(documents, context_k, crossover_k, stages)
+        shape = Parallelism(pipeline=stages, context=sizes["ranks"], chunks=chunks)
+        if view == "step":
+            tasks = pd.concat([_typical(way, shape) for way in (packings[0], packings[-1])])
+            tasks = tasks.reset_index(drop=True).astype({"version": "category"})
+            return plot.pipeline(tasks, source=source, synthetic=synthetic)
+        plan = planned(context_k, crossover_k, stages)
+        speed = analyze.training_speed(packings, plan, shape)
         return plot.training_speed(speed, source=source, synthetic=synthetic)
 
+    views = [("gain of each recipe", "gain"), ("a typical step", "step")]
     return Explorer(
         draw,
+        view=widgets.Dropdown(options=views, description="view"),
         documents=documents_control,
         context_k=_steps("context", (64, 128), 128, "K"),
         crossover_k=_steps("crossover", (28, 49, 98), 49, "K"),
+        stages=_steps("stages", (2, 4, 8), 4),
         chunks=_steps("chunks per stage", (1, 2, 4), 2),
         ranks=_steps("context ranks", (2, 4, 8), 2),
     )

@@ -314,6 +314,11 @@ _FIXED_MW = (0, 0.5, 1, 5, 10, 15, 20, 40, 100)
 _OVERHEADS_W = (0, 50, 100, 200, 300, 400, 500, 700, 1000)
 _METHODS = ("linear", "power", "quadratic", "cubic")
 _SHARES = (0.8, 0.85, 0.9, 0.95)
+_SITE_VIEWS = (
+    ("what the site gains", "site"),
+    ("speed and energy of a GPU", "curve"),
+    ("limits that stand out", "knees"),
+)
 
 
 def provisioning(
@@ -331,7 +336,8 @@ def provisioning(
     no speed was published; the control of the extrapolation shows how much of an answer there
     hangs on the guess.
 
-    Controls above :func:`workbench.plot.provisioning`.
+    Controls above :func:`workbench.plot.provisioning`, :func:`workbench.plot.power_curve` of the
+    chosen curve and :func:`workbench.plot.power_knees` of all curves that were passed.
 
     Parameters
     ----------
@@ -348,6 +354,7 @@ def provisioning(
         If ``curve`` is not that table.
     """
     curves = {"published, GB200": analyze.published_curve("gb200-meta")}
+    knees = cache(lambda: analyze.power_knees(analyze.published_curve() if curve is None else curve))
     if curve is not None:
         POWER_CURVE.check(curve)
         for key, own in curve.groupby(_CURVE, sort=False):
@@ -357,6 +364,7 @@ def provisioning(
         _provisioning_draw,
         curves=curves,
         extended=cache(partial(_extended, curves)),
+        knees=knees,
         gains=analyze.published_gains(),
         source=source,
         synthetic=synthetic,
@@ -364,11 +372,16 @@ def provisioning(
     names = list(curves)
     # One's own curve first: the published one is of another GPU.
     first = names[0 if start is None else min(1, len(names) - 1)]
-    return Explorer(
+    explorer = Explorer(
         draw,
+        view=widgets.Dropdown(options=_SITE_VIEWS, description="view"),
         **controls,
         curve=widgets.Dropdown(options=names, value=first, description="curve"),
         method=widgets.Dropdown(options=_METHODS, description="extrapolation"),
+    )
+    return explorer.inert(
+        curve=lambda chosen: chosen["view"] == "knees",
+        **dict.fromkeys([*controls, "method"], lambda chosen: chosen["view"] != "site"),
     )
 
 
@@ -418,6 +431,7 @@ def _extended(
 
 def _provisioning_draw(
     *,
+    view: str,
     budget_mw: float,
     pue: float,
     fixed_mw: float,
@@ -426,25 +440,27 @@ def _provisioning_draw(
     method: analyze.Extrapolation,
     curves: dict[str, pd.DataFrame],
     extended: Callable[..., pd.DataFrame],
+    knees: Callable[[], pd.DataFrame],
     gains: pd.DataFrame,
     source: str,
     synthetic: bool,
 ) -> go.Figure:
-    chosen_curve = curves[curve]
-    is_published = bool((chosen_curve["basis"] == "published").all())
+    shown = curves[curve]
+    if view == "knees" and len(curves) > 1:
+        return plot.power_knees(knees(), source=source, synthetic=synthetic)
+    is_published = bool((shown["basis"] == "published").all())
+    where = Source(shown["source"].iloc[0], "published") if is_published else as_source(source)
+    label: dict[str, Any] = {"source": where, "synthetic": synthetic and not is_published}
+    if view == "knees":
+        return plot.power_knees(knees(), **label)
+    if view == "curve":
+        return plot.power_curve(shown, **label)
     table = analyze.provisioning(
         extended(curve, method),
         budget_w=budget_mw * 1e6, pue_ratio=pue, fixed_w=fixed_mw * 1e6, overhead_w=overhead,
     )  # fmt: skip
-    where = (
-        Source(chosen_curve["source"].iloc[0], "published") if is_published else as_source(source)
-    )
-    return plot.provisioning(
-        table,
-        published=gains if is_published else None,
-        source=Source(f"closed form; {where}", where.origin),
-        synthetic=synthetic and not is_published,
-    )
+    label["source"] = Source(f"closed form; {where}", where.origin)
+    return plot.provisioning(table, published=gains if is_published else None, **label)
 
 
 # Explore who is capped when a feed is short, and what demand response costs.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
@@ -189,11 +189,12 @@ def model_tree(trace: Trace, *, source: str = "", synthetic: bool = False) -> Ex
 def memory_peak(
     recording: MemoryRecording, *, source: str = "", synthetic: bool = False
 ) -> Explorer:
-    """Choose a rank and what allocations are summed by; see what was held at the peak.
+    """Choose a rank and what allocations are summed by; see what was held at the peak, and when.
 
     Starts with the call stacks of the device that holds most.
 
-    Controls above :func:`workbench.plot.memory_peak`.
+    Controls above :func:`workbench.plot.memory_peak` and, over time,
+    :func:`workbench.plot.memory_timeline`.
 
     Parameters
     ----------
@@ -203,17 +204,28 @@ def memory_peak(
         Where the data comes from, and whether it was generated; the figure says both.
     """
     table = cache(partial(analyze.memory_peak, recording.memory))
+    label: dict[str, Any] = {"source": source, "synthetic": synthetic}
 
-    def draw(*, rank: int | str, by: Literal["stack", "phase", "size"], top: int) -> go.Figure:
-        rows = chosen_rows(table(by=by), rank=rank)
-        return plot.memory_peak(rows, top=top, source=source, synthetic=synthetic)
+    @cache
+    def timeline() -> pd.DataFrame:
+        return analyze.memory_timeline(recording.memory)
 
+    def draw(*, view: str, rank: int | str, by: Any, top: int) -> go.Figure:
+        if view == "timeline":
+            return plot.memory_timeline(chosen_rows(timeline(), rank=rank), **label)
+        return plot.memory_peak(chosen_rows(table(by=by), rank=rank), top=top, **label)
+
+    views = [("at the peak", "peak"), ("over time", "timeline")]
     names = {"call stack": "stack", "phase of training": "phase", "size": "size"}
     return Explorer(
         draw,
+        view=widgets.Dropdown(options=views, description="view"),
         rank=choice("rank", map(int, recording.memory["rank"].unique())),
         by=widgets.Dropdown(options=[*names.items()], description="sum by"),
         top=widgets.Dropdown(options=[5, 10, 20], value=10, description="groups"),
+    ).inert(
+        by=lambda chosen: chosen["view"] == "timeline",
+        top=lambda chosen: chosen["view"] == "timeline",
     )
 
 
