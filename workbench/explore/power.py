@@ -354,7 +354,7 @@ def provisioning(
         If ``curve`` is not that table.
     """
     curves = {"published, GB200": analyze.published_curve("gb200-meta")}
-    knees = cache(lambda: analyze.power_knees(analyze.published_curve() if curve is None else curve))
+    passed = analyze.published_curve() if curve is None else curve
     if curve is not None:
         POWER_CURVE.check(curve)
         for key, own in curve.groupby(_CURVE, sort=False):
@@ -364,7 +364,7 @@ def provisioning(
         _provisioning_draw,
         curves=curves,
         extended=cache(partial(_extended, curves)),
-        knees=knees,
+        knees=cache(partial(analyze.power_knees, passed)),
         gains=analyze.published_gains(),
         source=source,
         synthetic=synthetic,
