@@ -21,7 +21,7 @@ if not __package__:
 
 from benchmarks._measure import machine, one_thread, seconds
 from benchmarks._table import RESULTS, Row, publish
-from workbench import inject
+from workbench.inject.protections.gemm_checksum import ChecksumBags, ChecksumGemm
 
 SHAPES = ((32, 512, 512), (128, 512, 512), (150, 800, 3200), (32, 2048, 1024))
 BAGS = (64, 100, 64)
@@ -81,7 +81,7 @@ def _operands(shape: tuple[int, int, int]) -> tuple[torch.Tensor, torch.Tensor]:
 def _gemm(shape: tuple[int, int, int], rounds: int) -> Row:
     """Compare torch's integer product with and without the checksum column and its check."""
     a, b = _operands(shape)
-    gemm = inject.ChecksumGemm(b)
+    gemm = ChecksumGemm(b)
     bare, checked = seconds(
         lambda: torch._int_mm(a, b),
         lambda: gemm.residuals(torch._int_mm(a, gemm.encoded)),
@@ -93,7 +93,7 @@ def _gemm(shape: tuple[int, int, int], rounds: int) -> Row:
 def _gemm_and_sum(shape: tuple[int, int, int], rounds: int) -> Row:
     """Compare the same in float32, on operands converted before."""
     a, b = _operands(shape)
-    gemm = inject.ChecksumGemm(b)
+    gemm = ChecksumGemm(b)
     a_wide, b_wide, encoded = a.float(), b.float(), gemm.encoded.float()
     bare, checked = seconds(
         lambda: torch.mm(a_wide, b_wide).int(),
@@ -108,7 +108,7 @@ def _bags(rounds: int) -> Row:
     draws = torch.Generator().manual_seed(0)
     codes = torch.randint(0, 256, (TABLE_ROWS, dim), generator=draws, dtype=torch.uint8)
     scale, bias = torch.rand(2, TABLE_ROWS, generator=draws)
-    bags = inject.ChecksumBags(codes, scale, -bias)
+    bags = ChecksumBags(codes, scale, -bias)
     rows = torch.randint(0, TABLE_ROWS, (count, pooling), generator=draws)
     bare, checked = seconds(
         lambda: bags.sums(rows, codes[rows]), lambda: bags.run(rows), rounds=rounds

@@ -28,7 +28,9 @@ from benchmarks._measure import machine, one_thread, seconds
 from benchmarks._table import RESULTS, Row, publish
 from workbench import inject
 from workbench.inject._model import torch
+from workbench.inject.designs.changes import changes
 from workbench.inject.engines.fast_engine import FastEngine
+from workbench.inject.engines.flip_and_run import FlipAndRun
 
 PEER = "PyTorchFI 0.6.0"
 PEER_FOLDER = Path(__file__).resolve().parents[1] / ".venv-pytorchfi"
@@ -101,12 +103,12 @@ def _shipped(name: str) -> tuple[Any, tuple[Any, ...], Any]:
 
 def _drawn(model: Any, count: int, where: Sequence[str] | str, seed: int) -> Any:
     faults = inject.uniform_faults(model, count, seed=seed, where=where)
-    return inject.changes(model, faults)
+    return changes(model, faults)
 
 
 def _part(part: Part) -> Row:
     model, inputs, golden = _shipped(part.model)
-    fast, plain = FastEngine(model, inputs, golden), inject.FlipAndRun(model, inputs, golden)
+    fast, plain = FastEngine(model, inputs, golden), FlipAndRun(model, inputs, golden)
     fast.counts(_drawn(model, min(part.sites, 2_000), list(part.where), 1))
     work = _drawn(model, part.sites, list(part.where), 2)
     before = fast.rerun_count

@@ -27,6 +27,7 @@ from benchmarks._measure import machine, one_thread, seconds
 from benchmarks._table import RESULTS, Row, publish
 from workbench import datasets, inject
 from workbench.inject.models import LeNet
+from workbench.inject.rounding import gradient_underflow
 
 FBGEMM_TARGET = 2.0
 
@@ -140,7 +141,7 @@ def _gradients() -> list[Row]:
     torch.manual_seed(0)
     rows = []
     for when, model in (("new", LeNet()), ("trained", inject.shipped_model("lenet"))):
-        for row in inject.gradient_underflow(model, inputs, labels).itertuples():
+        for row in gradient_underflow(model, inputs, labels).itertuples():
             if row.dtype in {"bf16", "fp16", "fp8-e5m2"}:
                 scaled = "" if row.scale_ratio == 1 else f", scaled by {row.scale_ratio:g}"
                 what = f"gradients of a {when} LeNet{scaled} that {row.dtype} turns into 0"

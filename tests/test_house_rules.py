@@ -81,7 +81,7 @@ DRAWN_AS_IS = {
     "packing_queues",
 }
 # What explorers share, no noun; and a trace redrawn, which is seen as its time breakdown.
-EXPLORER_PARTS = {"Explorer", "static_html", "trace_like"}
+EXPLORER_PARTS = {"Explorer", "trace_like"}
 
 UNITS = ("_ns", "_us", "_ms", "_s", "_min", "_h", "_w", "_j", "_c", "_mhz", "_gbps")
 UNITS += ("_days", "_hz", "_level")

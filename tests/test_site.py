@@ -20,7 +20,7 @@ DOCS = ROOT / "docs"
 WITH_CODE = ("tutorial", "how_to")
 SEARCHED = ("mfu", "straggler", "bubbl", "mtbf", "ettr", "sdc", "rooflin")
 # No noun: parts that are shown inside of others.
-PARTS = {"Explorer", "FindingCards", "Page", "static_html"}
+PARTS = {"Explorer", "FindingCards", "Page"}
 
 
 def script(name):

@@ -30,6 +30,7 @@ import numpy as np
 import pandas as pd
 
 from workbench import analyze, datasets, load, simulate
+from workbench._shared.local_training import SCHEMES
 from workbench.tables import LOCAL_TRAINING_LOSSES
 
 HERE = Path(__file__).resolve().parent
@@ -298,7 +299,7 @@ def main() -> None:
     parser.add_argument("--regions", type=Path, default=HERE / "regions.csv")
     parser.add_argument("--out", type=Path, default=HERE / "losses.parquet")
     given = parser.parse_args()
-    cases = [(*case, given.regions) for case in product(analyze.SCHEMES, SEEDS)]
+    cases = [(*case, given.regions) for case in product(SCHEMES, SEEDS)]
     with ProcessPoolExecutor() as pool:
         tables = list(pool.map(run, cases))
     LOCAL_TRAINING_LOSSES.joined(tables).to_parquet(given.out, compression="zstd")

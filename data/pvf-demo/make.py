@@ -76,7 +76,7 @@ def components() -> None:
         pilot = run(name, model, inject.stratified_faults(model, pilot_count, by=by, seed=1), name)
         wanted = analyze.injection_allocation(pilot, rest, by="stratum")
         then = run(name, model, inject.stratified_faults(model, wanted, by=by, seed=2), name)
-        load.write_injections(analyze.pooled(pilot, then), HERE / "components" / name)
+        load.write(analyze.pooled(pilot, then), HERE / "components" / name)
 
 
 def _flips() -> Iterator[Injections]:
@@ -106,7 +106,7 @@ def flips() -> None:
         parts.append(
             Injections(**{**vars(found), "faults": tables.FAULTS.cast(bare)}),
         )
-    load.write_injections(joined(parts), HERE / "flips")
+    load.write(joined(parts), HERE / "flips")
 
 
 def mitigations() -> None:
@@ -123,7 +123,7 @@ def mitigations() -> None:
     for way, mitigation in ways.items():
         # Run in full, so that masked is told from benign.
         found = run("dlrm", model, faults, way, mitigation=mitigation, engine="flip_and_run")
-        load.write_injections(found, HERE / "mitigations" / way)
+        load.write(found, HERE / "mitigations" / way)
 
 
 def detectors() -> None:
@@ -138,7 +138,7 @@ def weights() -> None:
     model = inject.shipped_model("lenet")
     kind = inject.FaultModel()
     faults = inject.uniform_faults(model, 1500, fault_model=kind, where="*.weight", seed=3)
-    load.write_injections(run("lenet", model, faults, "lenet weights"), HERE / "lenet-weights")
+    load.write(run("lenet", model, faults, "lenet weights"), HERE / "lenet-weights")
 
 
 PARTS = {each.__name__: each for each in (components, flips, mitigations, detectors, weights)}

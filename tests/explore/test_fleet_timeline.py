@@ -5,8 +5,8 @@ import pytest
 
 from workbench import analyze, explore, load
 from workbench.errors import TableError
-from workbench.explore import static_html
 from workbench.explore.panel import chosen
+from workbench.explore.static import static_html
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from workbench import analyze, datasets, explore, load, simulate
 from workbench.analyze import FaultTolerance
 from workbench.errors import WorkbenchError
-from workbench.explore import static_html
-from workbench.explore.static import _ENOUGH, _spread
+from workbench.explore.static import _ENOUGH, _spread, static_html
 from workbench.tables import Source
 
 WEEK = 7 * 1440.0

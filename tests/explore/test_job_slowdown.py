@@ -4,7 +4,7 @@ import pytest
 
 from data import make
 from workbench import explore, load
-from workbench.explore import static_html
+from workbench.explore.static import static_html
 from workbench.tables import JOB_OPERATIONS
 
 VIEWS = (

@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 import pytest
 
 from workbench.errors import MissingExtraError
-from workbench.explore import static_html
 from workbench.explore.live import LiveExplorer
+from workbench.explore.static import static_html
 
 
 def picture(*, found, wanted):

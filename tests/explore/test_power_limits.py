@@ -7,7 +7,7 @@ import pytest
 
 from workbench import analyze, explore, load
 from workbench.errors import TableError, WorkbenchError
-from workbench.explore import static_html
+from workbench.explore.static import static_html
 from workbench.tables import POWER_CURVE, Source
 
 

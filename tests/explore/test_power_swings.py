@@ -8,7 +8,7 @@ import pytest
 from tests.power_series import cells
 from workbench import explore
 from workbench.analyze import GridSpec, SmoothingPlan
-from workbench.explore import static_html
+from workbench.explore.static import static_html
 
 NOUNS = ("power_spectrum", "power_smoothing")
 

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plotly.offline import get_plotlyjs
 
-from workbench.explore import Explorer, static_html
+from workbench.explore import Explorer
 from workbench.explore.panel import choice
+from workbench.explore.static import static_html
 
 HOSTILE = "</script><img src=x onerror=alert(1)> $x$"
 

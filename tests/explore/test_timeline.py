@@ -9,7 +9,7 @@ import pytest
 
 from workbench import explore, load
 from workbench.analyze import event_links
-from workbench.explore import static_html
+from workbench.explore.static import static_html
 from workbench.tables import Trace
 
 

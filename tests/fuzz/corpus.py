@@ -143,7 +143,7 @@ DOORS = {
     "fleet": Door(lambda path: load.fleet(path, tz="UTC", progress=False), lambda fleet: {}),
     "bundle": Door(lambda path: load.bundle(path, tz="UTC", progress=False), lambda bundle: {}),
     "quality": Door(lambda path: load.quality(path, tz="UTC", progress=False), lambda frame: {}),
-    "rank_files": Door(lambda path: list(load.traces_each(path, progress=False)), lambda read: {}),
+    "rank_files": Door(lambda path: list(load.rank_files(path).each()), lambda read: {}),
 }
 
 # The first pattern that fits a file says who loads it; files of none are no input.

@@ -13,6 +13,7 @@ from workbench import datasets, inject
 from workbench.errors import InjectionError, MissingExtraError
 from workbench.inject import models
 from workbench.inject.models import _data
+from workbench.inject.models.shipped import shipped_facts
 
 # Every truth about faults in these models holds for exactly these weights.
 WEIGHTS_SHA256 = {
@@ -53,7 +54,7 @@ def test_shipped_models_are_as_good_as_the_ones_they_follow(
 
 @every_model
 def test_quality_on_the_shipped_inputs_is_the_stated_one(torch_here, name):
-    facts = inject.shipped_facts(name)
+    facts = shipped_facts(name)
     measured = quality(name, *inject.shipped_inputs(name))
     assert measured == pytest.approx(facts["judged_metric_value"], abs=2e-3)
 
@@ -71,14 +72,14 @@ def test_weights_are_frozen(torch_here, name):
         array = tensor.numpy()
         digest.update(f"{key} {array.shape} {array.dtype}\n".encode() + array.tobytes())
     assert digest.hexdigest() == WEIGHTS_SHA256[name]
-    assert inject.shipped_facts(name)["weights_sha256"] == WEIGHTS_SHA256[name]
+    assert shipped_facts(name)["weights_sha256"] == WEIGHTS_SHA256[name]
 
 
 @every_model
 def test_a_shipped_model_has_the_stated_size_and_is_ready_to_judge(torch_here, name):
     model = inject.shipped_model(name)
     assert sum(array.numel() for array in model.parameters()) == SIZES[name]
-    assert inject.shipped_facts(name)["parameter_count"] == SIZES[name]
+    assert shipped_facts(name)["parameter_count"] == SIZES[name]
     assert not model.training
     assert not any(array.requires_grad for array in model.parameters())
     assert {str(array.dtype) for array in model.parameters()} == {"torch.float32"}

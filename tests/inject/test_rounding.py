@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from workbench import datasets, inject
 from workbench.errors import InjectionError
-from workbench.inject.rounding import nearest_even
+from workbench.inject.rounding import gradient_underflow, nearest_even
 from workbench.tables import GRADIENT_UNDERFLOW, ROUNDING_ERRORS
 
 
@@ -71,7 +71,7 @@ def test_infinities_stay_and_nan_keeps_its_sign():
 def test_wide_exponents_lose_no_gradients_and_narrow_ones_do(torch_here):
     inputs, labels = inject.shipped_inputs("lenet", 200)
     model = inject.shipped_model("lenet")
-    table = inject.gradient_underflow(model, inputs, labels)
+    table = gradient_underflow(model, inputs, labels)
     lost = GRADIENT_UNDERFLOW.check(table).set_index(["dtype", "scale_ratio"])["lost_share"]
     assert (lost["bf16"] == 0).all()
     assert (lost["fp32"] == 0).all()
@@ -92,8 +92,8 @@ def test_refuses_scales_of_zero_and_gradients_of_zero(torch_here):
     model = torch_here.nn.Linear(2, 2)
     inputs, labels = (torch_here.zeros(1, 2),), torch_here.tensor([0])
     with pytest.raises(InjectionError, match="every scale must be above 0"):
-        inject.gradient_underflow(model, inputs, labels, scales=[0])
+        gradient_underflow(model, inputs, labels, scales=[0])
     dead = torch_here.nn.Sequential(model, torch_here.nn.Flatten())
     dead[1].forward = lambda x: 0 * x
     with pytest.raises(InjectionError, match="no gradient of the model differs from 0"):
-        inject.gradient_underflow(dead, inputs, labels)
+        gradient_underflow(dead, inputs, labels)

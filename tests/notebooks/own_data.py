@@ -54,7 +54,7 @@ def injections(folder):
     found = load.injection_records(
         folder / "r.csv", columns=columns | {"due_count": "nan"}, campaign=campaign
     )
-    return load.write_injections(found, folder / "campaign"), {}
+    return load.write(found, folder / "campaign"), {}
 
 
 def power(folder):

@@ -152,7 +152,7 @@ def incident_counts(rank, n):
 # Tables that are not called as the figure is.
 TABLE_OF = {"straggler_attribution": "blame", "parallelism_plan": "plan", "incidents": "failures"}
 TABLE_OF |= {"pipeline_schedule": "schedule_times"}
-TABLE_OF |= {"pvf_by_bit": "pvf", "pvf_by_flips": "pvf"}
+TABLE_OF |= {"pvf_by_bit": "pvf"}
 
 
 def table_sharding(rank, n):
@@ -388,7 +388,6 @@ def test_every_figure_of_a_table_is_tested_here():
     drawn -= {
         "dashboard",
         "findings",
-        "style",
         "timeline",
         "timeline_live",
     }

@@ -97,7 +97,7 @@ from ._imbalance.table_sharding import (
     table_sharding as table_sharding,
 )
 from ._imbalance.pipeline import training_speed as training_speed
-from ._imbalance.workload import crossover_from_flops as crossover_from_flops, workload as workload
+from ._imbalance.workload import crossover_from_flops as crossover_from_flops
 
 # Failures and goodput
 from ._failures.causes import cause_shares as cause_shares
@@ -131,10 +131,7 @@ from ._failures.goodput_model.windows import (
     goodput_replay as goodput_replay,
     goodput_windows as goodput_windows,
 )
-from ._failures.goodput_model.startup import (
-    startup_goodput as startup_goodput,
-    with_startup as with_startup,
-)
+from ._failures.goodput_model.startup import startup_goodput as startup_goodput
 from ._failures.hang.suspects import flight_positions as flight_positions
 from ._failures.hang.suspects import flight_suspects as flight_suspects
 from ._failures.hang.waits import flight_waits as flight_waits
@@ -159,9 +156,8 @@ from ._pvf.protection import pvf_protection as pvf_protection
 from ._pvf.running import pvf_running as pvf_running
 from ._pvf.allocation import (
     injection_sample_sizes as injection_sample_sizes,
-    sample_size_leveugle as sample_size_leveugle,
 )
-from ._pvf.views import pvf_by_bit as pvf_by_bit, pvf_by_flips as pvf_by_flips
+from ._pvf.views import pvf_by_bit as pvf_by_bit
 
 # Performance models
 from ._perfmodel.graph.execution_graph import (
@@ -174,7 +170,6 @@ from ._perfmodel.kernel_models.fast_matmul import (
     fast_matmul as fast_matmul,
     fast_matmul_crossover as fast_matmul_crossover,
 )
-from ._perfmodel.kernel_models.hardware import hardware as hardware
 from ._perfmodel.kernel_models.roofline import roofline as roofline
 from ._perfmodel.kernel_models.matrix_products import (
     matrix_peaks as matrix_peaks,
@@ -246,7 +241,6 @@ from ._power.curve import (
     published_gains as published_gains,
 )
 from ._power.loads import power_loads as power_loads, single_feed as single_feed
-from ._power.management import POWER_POLICIES as POWER_POLICIES
 from ._power.management import FeedShortage as FeedShortage, PowerPolicy as PowerPolicy
 from ._power.management import power_management as power_management
 from ._power.provisioning import demand_response as demand_response
@@ -298,7 +292,6 @@ from ._fleet.timeline import fleet_timeline as fleet_timeline
 
 # Communication
 from ._communication.local_training import (
-    SCHEMES as SCHEMES,
     LocalTrainingJob as LocalTrainingJob,
     Scheme as Scheme,
     local_training as local_training,

@@ -16,7 +16,6 @@ import plotly.graph_objects as go
 from workbench import analyze
 from workbench.analyze import Change
 from workbench.errors import WorkbenchError
-from workbench.explore.static import static_html
 from workbench.explore.view import FigureView, as_json
 from workbench.plot._style.style import nothing
 from workbench.plot._style.text import digits
@@ -80,8 +79,6 @@ def numbers(description: str, values: Iterable[float], start: float) -> widgets.
     words = [digits(n) if "e" in text else text for n, text in zip(offered, words, strict=True)]
     return slider(description, list(zip(words, offered, strict=True)), float(start))
 
-
-__all__ = ["PLOTLY_MIME", "Explorer", "static_html"]
 
 PLOTLY_MIME = "application/vnd.plotly.v1+json"
 

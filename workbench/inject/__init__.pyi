@@ -2,8 +2,7 @@
 
 # Which faults
 from .designs.bits import flips_not_undone as flips_not_undone, stored_as as stored_as
-from .designs.changes import Changes as Changes, Counts as Counts, changes as changes
-from .designs.population import activations as activations, parameters as parameters
+from .designs.population import parameters as parameters
 from .designs.faults import FaultModel as FaultModel, activation_faults as activation_faults
 from .designs.faults import exhaustive_faults as exhaustive_faults, fault_list as fault_list
 from .designs.faults import stratified_faults as stratified_faults, uniform_faults as uniform_faults
@@ -11,17 +10,13 @@ from .designs.faults import stratified_faults as stratified_faults, uniform_faul
 # Campaigns
 from ._judge import Judge as Judge
 from .campaigns.work import CampaignSettings as CampaignSettings
-from .campaigns.campaign import campaign as campaign, running as running, outcomes_of as outcomes_of
+from .campaigns.campaign import campaign as campaign, outcomes_of as outcomes_of
 from .campaigns.exhaustive import exhaustive as exhaustive
-from .engines.flip_and_run import FlipAndRun as FlipAndRun
 
 # Detectors and protections
 from .protections.detectors import Detector as Detector, Mitigation as Mitigation
-from .protections.detectors import RangeDetector as RangeDetector, range_detector as range_detector
 from .protections.detectors import activation_clip as activation_clip, protected as protected
-from .protections.detectors import weight_clamp as weight_clamp
-from .protections.gemm_checksum import ChecksumBags as ChecksumBags, ChecksumGemm as ChecksumGemm
-from .protections.gemm_checksum import ChecksumDetector as ChecksumDetector
+from .protections.detectors import range_detector as range_detector, weight_clamp as weight_clamp
 from .protections.gemm_checksum import checksum_detector as checksum_detector
 from .protections.gemm_checksum import (
     embedding_bag_checksum_trials as embedding_bag_checksum_trials,
@@ -29,8 +24,7 @@ from .protections.gemm_checksum import (
 from .protections.gemm_checksum import gemm_checksum_trials as gemm_checksum_trials
 
 # Shipped models, and what narrow types lose
-from .models.shipped import SHIPPED as SHIPPED, shipped_facts as shipped_facts
-from .models.shipped import shipped_inputs as shipped_inputs, shipped_judge as shipped_judge
-from .models.shipped import shipped_model as shipped_model, shipped_running as shipped_running
-from .rounding import gradient_underflow as gradient_underflow
+from .models.shipped import SHIPPED as SHIPPED, shipped_inputs as shipped_inputs
+from .models.shipped import shipped_judge as shipped_judge, shipped_model as shipped_model
+from .models.shipped import shipped_running as shipped_running
 from .rounding import rounding_errors as rounding_errors

@@ -3,7 +3,7 @@
 # Traces
 from ._traces.chakra.writing import write_chakra as write_chakra
 from ._traces.chrome_writing import write_chrome_trace as write_chrome_trace
-from ._traces.rank_files import rank_files as rank_files, traces_each as traces_each
+from ._traces.rank_files import rank_files as rank_files
 from ._traces.rank_store import write_ranks as write_ranks
 from ._traces.memory.reader import memory as memory
 from ._traces.obfuscation import write_obfuscated as write_obfuscated
@@ -29,12 +29,6 @@ from ._failures.reader import failures as failures
 from ._pvf.exhaustive import exhaustive_injections as exhaustive_injections
 from ._pvf.reader import injections as injections
 from ._pvf.records import injection_records as injection_records
-from ._pvf.exhaustive import (
-    write_exhaustive as write_exhaustive,
-    write_injections as write_injections,
-)
-
-# Performance models
 
 # Power and energy
 from ._power.reader import power as power

@@ -27,7 +27,7 @@ from ._traces.breakdown import idle_time as idle_time
 from ._traces.kernels import kernel_kinds as kernel_kinds, kernels as kernels
 from ._traces.collectives import late_arrivals as late_arrivals
 from ._traces.modules import model_tree as model_tree, phases as phases
-from ._traces.launches import copy_bandwidth as copy_bandwidth, launches as launches
+from ._traces.launches import copy_bandwidth as copy_bandwidth
 from ._traces.timeline import timeline as timeline, timeline_live as timeline_live
 
 # Workload imbalance
@@ -81,7 +81,6 @@ from ._failures.goodput_changes import spares as spares
 
 # Fault injection
 from ._pvf.estimates import pvf_by_bit as pvf_by_bit
-from ._pvf.exposure import pvf_by_flips as pvf_by_flips
 from ._pvf.estimates import pvf as pvf
 from ._pvf.exposure import pvf_exposure as pvf_exposure
 from ._pvf.protection import pvf_mitigation as pvf_mitigation
@@ -125,7 +124,6 @@ from ._power.curve import provisioning as provisioning
 from ._power.smoothing import power_smoothing as power_smoothing
 from ._power.smoothing import smoothing_summary as smoothing_summary
 from ._power.spectrum import power_spectrum as power_spectrum
-from ._power.spectrum import power_swings as power_swings
 from ._power.totals import power_totals as power_totals
 
 # Communication at scale
@@ -165,4 +163,3 @@ from ._communication.local_training import (
 )
 
 # All domains
-from ._style import style as style

@@ -36,7 +36,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _PREAMBLE = f"""
 def _prepare_outputs():
     def bundle(explorer, include=None, exclude=None):
-        from workbench.explore.panel import static_html
+        from workbench.explore.static import static_html
         found = explorer._repr_mimebundle_(include=include, exclude=exclude)
         data, metadata = found if isinstance(found, tuple) else (found, {{}})
         if {EXPLORER_MIME!r} not in data:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze, datasets, load, simulate
-from workbench.analyze import SCHEMES, LocalTrainingJob
+from workbench._shared.local_training import SCHEMES
+from workbench.analyze import LocalTrainingJob
 from workbench.errors import WorkbenchError
 from workbench.tables import (
     LOCAL_TRAINING,

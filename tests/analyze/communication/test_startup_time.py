@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from workbench import analyze
 from workbench.analyze._communication.startup_time import terms
+from workbench.analyze._failures.goodput_model.startup import with_startup
 from workbench.errors import PerformanceModelError, TableError, WorkbenchError
 
 RANKS = np.array([8_192, 32_768, 98_304.0])
@@ -81,7 +82,7 @@ def test_241_seconds_per_start_are_22_percent_of_the_time_at_a_failure_every_18_
     startup = analyze.startup_time([98_304], libraries=["NCCL", "NCCLX"])
     shares = [
         analyze.productive_share(
-            analyze.with_startup(JOB, seconds), failure_interval_min=18, convention="interval"
+            with_startup(JOB, seconds), failure_interval_min=18, convention="interval"
         )
         for seconds in startup["startup_s"]
     ]
@@ -117,13 +118,13 @@ def test_where_a_convention_has_no_answer_the_share_is_missing():
 
 def test_a_start_up_that_the_recovery_has_already_is_replaced():
     job = analyze.FaultTolerance(recovery_min={"detection": 1, "NCCL init": 4}, replicas=1)
-    assert analyze.with_startup(job, 30).recovery_min == {"detection": 1.0, "NCCL init": 0.5}
+    assert with_startup(job, 30).recovery_min == {"detection": 1.0, "NCCL init": 0.5}
 
 
 def test_wrong_input_is_refused():
     startup = analyze.startup_time([8_192])
     with pytest.raises(WorkbenchError, match="startup_s must be 0 or more"):
-        analyze.with_startup(JOB, -1)
+        with_startup(JOB, -1)
     with pytest.raises(WorkbenchError, match="failures_per_1000_node_days must be above 0"):
         analyze.startup_goodput(startup, JOB, failures_per_1000_node_days=0)
     with pytest.raises(ValueError, match="convention must be one of"):

@@ -15,7 +15,8 @@ from tests.analyze.power.managed import (
 )
 from tests.analyze.power.power_rows import topology
 from workbench import analyze, simulate
-from workbench.analyze import POWER_POLICIES, FeedShortage
+from workbench.analyze import FeedShortage
+from workbench.analyze._power.management import POWER_POLICIES
 from workbench.errors import WorkbenchError
 
 TREE = topology(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from claims._interval_coverage import interval_coverage, truth_sample
 from claims._tables import INTERVAL_COVERAGE
 from workbench import analyze
+from workbench.analyze._pvf.allocation import sample_size_leveugle
 from workbench.errors import InjectionError, WorkbenchError
 from workbench.tables import (
     CAMPAIGN,
@@ -33,7 +34,7 @@ def drawn(truth, count, **options):
     ("population", "count"), [(821_280, 9_492), (61_952, 8_314), (13_312_000, 9_596)]
 )
 def test_sample_size_leveugles_of_a_dlrm(population, count):
-    assert analyze.sample_size_leveugle(population) == pytest.approx(count, abs=1)
+    assert sample_size_leveugle(population) == pytest.approx(count, abs=1)
 
 
 @pytest.mark.oracle
@@ -280,7 +281,7 @@ def test_numbers_out_of_range_are_refused(truth):
     with pytest.raises(WorkbenchError, match="relative_error must be between 0 and 1"):
         analyze.injection_sample_sizes(truth, relative_error=10)
     with pytest.raises(WorkbenchError, match="population=0"):
-        analyze.sample_size_leveugle(0)
+        sample_size_leveugle(0)
 
 
 def test_a_truth_that_does_not_fit_together_is_refused(truth):

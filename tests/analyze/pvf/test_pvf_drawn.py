@@ -159,8 +159,6 @@ def test_every_view_names_the_part(shipped):
     assert "bit 30 of top" in title(plot.pvf(analyze.pvf(sample, average="bits")))
     layers = analyze.pvf_by_bit(some(shipped, TOP_0, size=5000), rows="component")
     assert "Bit 30 of top.0 of top is worst" in title(plot.pvf_by_bit(layers))
-    by_flips = plot.pvf_by_flips(analyze.pvf_by_flips(sample))
-    assert "bit 30 of top" in title(by_flips)
     same = dataclasses.replace(
         sample, campaign=sample.campaign.assign(campaign_id="m", mitigation="clamp"),
         faults=sample.faults.assign(campaign_id="m"),

@@ -170,19 +170,20 @@ def test_of_many_ranks_one_bad_file_is_one_row(tmp_path, count):
 
 @pytest.mark.long
 def test_traces_come_one_by_one_in_order_of_rank(sixty_four):
-    each = list(load.traces_each(sixty_four, progress=False))
+    each = [trace for _, trace in load.rank_files(sixty_four).each()]
     assert [trace.ranks["rank"].tolist() for trace in each] == [[rank] for rank in range(64)]
     alone = load.traces(sixty_four / "trace5.json.gz", progress=False)
     assert_frame_equal(each[5].events, alone.events)
 
 
-def test_a_file_that_cannot_be_read_is_a_trace_without_rows(trace_files, tmp_path):
+def test_in_place_of_a_file_that_cannot_be_read_comes_the_error(trace_files, tmp_path):
     (trace_files / "b.json").write_text(
         '{"distributedInfo": {"rank": 1}, "traceEvents": [{"ts": ,}]}'
     )
-    good, bad = load.traces_each(trace_files, progress=False)
-    assert (len(good.events), len(bad.events), len(bad.ranks)) == (1, 0, 0)
-    assert bad.quality["finding"].tolist() == ["dropped"]
+    (_, good), (file, bad) = load.rank_files(trace_files).each()
+    assert len(good.events) == 1
+    assert isinstance(bad, LoadError)
+    assert file.label.endswith("b.json")
 
 
 def test_an_archive_is_unpacked_once(sixty_four, tmp_path, monkeypatch):
@@ -483,7 +484,7 @@ def parts(sixty_four, tmp_path_factory):
         if number == 6:
             held["traceEvents"] = []
         (folder / f"{number}.json").write_text(json.dumps(held))
-    return [_part(trace, PER_RANK) for trace in load.traces_each(folder, progress=False)]
+    return [_part(trace, PER_RANK) for _, trace in load.rank_files(folder).each()]
 
 
 @pytest.mark.long

@@ -22,13 +22,13 @@ from workbench.inject import (
     exhaustive_faults,
     fault_list,
     parameters,
-    running,
     shipped_inputs,
     shipped_judge,
     shipped_model,
     stored_as,
     uniform_faults,
 )
+from workbench.inject.campaigns.campaign import running
 
 PLAIN = CampaignSettings(engine="flip_and_run", chunk_size=20)
 TIMES = ["time_s"]

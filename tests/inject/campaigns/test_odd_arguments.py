@@ -12,7 +12,6 @@ from workbench.inject import (
     FaultModel,
     Judge,
     campaign,
-    changes,
     fault_list,
     parameters,
     protected,
@@ -20,6 +19,7 @@ from workbench.inject import (
     weight_clamp,
 )
 from workbench.inject.campaigns import work as _work
+from workbench.inject.designs.changes import changes
 
 PLAIN = CampaignSettings(engine="flip_and_run", progress=False)
 

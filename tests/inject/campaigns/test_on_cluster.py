@@ -19,10 +19,10 @@ from workbench.inject import (
     Judge,
     campaign,
     range_detector,
-    running,
     uniform_faults,
     weight_clamp,
 )
+from workbench.inject.campaigns.campaign import running
 
 KILLED = """
 import sys, time

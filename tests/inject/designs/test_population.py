@@ -3,14 +3,8 @@
 import pytest
 
 from workbench.errors import InjectionError
-from workbench.inject import (
-    activations,
-    exhaustive,
-    parameters,
-    range_detector,
-    stored_as,
-    uniform_faults,
-)
+from workbench.inject import exhaustive, parameters, range_detector, stored_as, uniform_faults
+from workbench.inject.designs.population import activations
 from workbench.tables import PARAMETERS
 
 

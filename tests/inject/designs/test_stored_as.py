@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from workbench.errors import InjectionError
-from workbench.inject import changes, fault_list, stored_as
+from workbench.inject import fault_list, stored_as
+from workbench.inject.designs.changes import changes
 
 
 def one_fault(model, elem, bit, param="0.weight"):

@@ -10,18 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workbench.errors import InjectionError
-from workbench.inject import (
-    FlipAndRun,
-    Judge,
-    activation_faults,
-    changes,
-    exhaustive_faults,
-    uniform_faults,
-)
+from workbench.inject import Judge, activation_faults, exhaustive_faults, uniform_faults
+from workbench.inject.designs.changes import changes
 from workbench.inject.engines import bounds as _bounds
 from workbench.inject.engines import reexecution as _reexecution
 from workbench.inject.engines import units as _units
 from workbench.inject.engines.fast_engine import FastEngine
+from workbench.inject.engines.flip_and_run import FlipAndRun
 from workbench.tables import FAULTS
 
 HEAVY = [31, 30, 30, 30, 29, 28, 25]

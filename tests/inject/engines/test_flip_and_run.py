@@ -7,16 +7,10 @@ import pandas as pd
 import pytest
 
 from workbench.errors import InjectionError
-from workbench.inject import (
-    FaultModel,
-    FlipAndRun,
-    Judge,
-    activation_faults,
-    activations,
-    changes,
-    fault_list,
-    uniform_faults,
-)
+from workbench.inject import FaultModel, Judge, activation_faults, fault_list, uniform_faults
+from workbench.inject.designs.changes import changes
+from workbench.inject.designs.population import activations
+from workbench.inject.engines.flip_and_run import FlipAndRun
 
 COUNTS = ("masked", "benign", "sdc", "due", "beneficial")
 

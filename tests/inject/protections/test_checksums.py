@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from workbench import datasets, inject
 from workbench.errors import InjectionError
 from workbench.inject.protections import gemm_checksum
+from workbench.inject.protections.gemm_checksum import ChecksumBags, ChecksumGemm
 from workbench.tables import DETECTOR_TRIALS
 
 
@@ -73,7 +74,7 @@ def test_a_checked_product_is_the_product(torch_here):
     draws = np.random.default_rng(1)
     for m, k, n in [(1, 3, 2), (5, 1500, 7), (33, 64, 64)]:
         a, b = draws.integers(-128, 128, (m, k)), draws.integers(-128, 128, (k, n))
-        c, failed = inject.ChecksumGemm(int8(torch_here, b)).run(int8(torch_here, a))
+        c, failed = ChecksumGemm(int8(torch_here, b)).run(int8(torch_here, a))
         np.testing.assert_array_equal(c.numpy(), a @ b)
         assert not failed.any()
 
@@ -102,7 +103,7 @@ def test_a_kernel_that_refuses_is_replaced(torch_here, monkeypatch):
 
 @given(bit=st.integers(0, 7), value=st.integers(-128, 127), activation=st.integers(-128, 127))
 def test_a_flip_in_b_hides_only_behind_multiples_of_the_modulus(torch_here, bit, value, activation):
-    gemm = inject.ChecksumGemm(int8(torch_here, [[value, 5], [7, -3]]))
+    gemm = ChecksumGemm(int8(torch_here, [[value, 5], [7, -3]]))
     gemm_checksum._flip(gemm.encoded, (0, 0), bit)
     _, failed = gemm.run(int8(torch_here, [[activation, 9]]))
     assert bool(failed[0]) == (activation % 127 != 0)
@@ -110,21 +111,21 @@ def test_a_flip_in_b_hides_only_behind_multiples_of_the_modulus(torch_here, bit,
 
 @pytest.mark.parametrize("bit", range(32))
 def test_every_bit_of_a_result_is_noticed(torch_here, bit):
-    gemm = inject.ChecksumGemm(int8(torch_here, [[1, 2], [3, 4]]))
+    gemm = ChecksumGemm(int8(torch_here, [[1, 2], [3, 4]]))
     product = gemm.product(int8(torch_here, [[5, -6]]))
     gemm_checksum._flip(product, (0, 1), bit)
     assert gemm.residuals(product).tolist() != [0]
 
 
 def test_faults_in_the_other_operand_cannot_be_noticed(torch_here):
-    gemm = inject.ChecksumGemm(int8(torch_here, [[1, 2], [3, 4]]))
+    gemm = ChecksumGemm(int8(torch_here, [[1, 2], [3, 4]]))
     _, failed = gemm.run(int8(torch_here, [[5 ^ 64, -6]]))
     assert not failed.any()
 
 
 def test_bags_add_up_and_notice_a_changed_row(torch_here):
     codes = torch_here.arange(24, dtype=torch_here.uint8).reshape(6, 4)
-    bags = inject.ChecksumBags(codes, torch_here.full((6,), 0.5), torch_here.full((6,), 0.1))
+    bags = ChecksumBags(codes, torch_here.full((6,), 0.5), torch_here.full((6,), 0.1))
     rows = torch_here.tensor([[0, 5], [2, 2]])
     sums, failed = bags.run(rows)
     torch_here.testing.assert_close(sums[0], (codes[0] + codes[5]) * 0.5 + 0.2)
@@ -253,12 +254,12 @@ def test_refuses_layers_that_run_on_other_rows_than_inputs(torch_here):
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda t: inject.ChecksumGemm(t.ones(2, 2)), "B is torch.float32"),
-        (lambda t: inject.ChecksumGemm(t.ones(2, dtype=t.int8)), r"shape \(2,\)"),
-        (lambda t: inject.ChecksumGemm(t.ones(2**17, 1, dtype=t.int8)), "131,072 rows"),
-        (lambda t: inject.ChecksumBags(t.ones(2, 2), t.ones(2), t.ones(2)), "codes is"),
+        (lambda t: ChecksumGemm(t.ones(2, 2)), "B is torch.float32"),
+        (lambda t: ChecksumGemm(t.ones(2, dtype=t.int8)), r"shape \(2,\)"),
+        (lambda t: ChecksumGemm(t.ones(2**17, 1, dtype=t.int8)), "131,072 rows"),
+        (lambda t: ChecksumBags(t.ones(2, 2), t.ones(2), t.ones(2)), "codes is"),
         (
-            lambda t: inject.ChecksumBags(t.ones(2, 2, dtype=t.uint8), t.ones(3), t.ones(2)),
+            lambda t: ChecksumBags(t.ones(2, 2, dtype=t.uint8), t.ones(3), t.ones(2)),
             r"scale has shape \(3,\) for 2 rows",
         ),
         (lambda t: inject.gemm_checksum_trials((0, 1, 1)), "must be 1 or more"),

@@ -11,12 +11,12 @@ from workbench.inject import (
     activation_clip,
     activation_faults,
     campaign,
-    changes,
     fault_list,
     protected,
     uniform_faults,
     weight_clamp,
 )
+from workbench.inject.designs.changes import changes
 
 PLAIN = CampaignSettings(engine="flip_and_run")
 

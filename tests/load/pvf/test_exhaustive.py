@@ -62,7 +62,7 @@ def same(first, second):
 
 def test_what_is_written_comes_back(tmp_path):
     made = truth(SIZES)
-    path = load.write_exhaustive(made, tmp_path / "truth.parquet")
+    path = load.write(made, tmp_path / "truth.parquet")
     loaded = load.exhaustive_injections(path)
     same(made, loaded)
     assert loaded.is_synthetic
@@ -75,7 +75,7 @@ def test_sites_are_sorted_by_tensor_element_and_bit_when_written(tmp_path):
     mixed = ExhaustiveInjections(
         made.campaign, made.parameters, made.sites.sample(frac=1, random_state=1)
     )
-    loaded = load.exhaustive_injections(load.write_exhaustive(mixed, tmp_path / "t.parquet"))
+    loaded = load.exhaustive_injections(load.write(mixed, tmp_path / "t.parquet"))
     same(made, loaded)
     assert loaded.sites["param"].cat.categories.tolist() == ["z.weight", "a.bias"]
 
@@ -84,7 +84,7 @@ def test_sites_are_sorted_by_tensor_element_and_bit_when_written(tmp_path):
 def test_fourteen_million_sites_load_in_a_second_and_take_two_megabytes(tmp_path):
     made = truth({f"table.{n}": 16_000 for n in range(26)} | {"top": 27_601}, inputs=1000)
     assert len(made.sites) == 443_601 * 32
-    path = load.write_exhaustive(made, tmp_path / "t.parquet")
+    path = load.write(made, tmp_path / "t.parquet")
     assert path.stat().st_size < 3e6
     times = []
     for _ in range(3):
@@ -113,7 +113,7 @@ def rewritten(path, change=None, header=None, drop=()):
 
 @pytest.fixture
 def stored(tmp_path):
-    return load.write_exhaustive(truth(SIZES), tmp_path / "truth.parquet")
+    return load.write(truth(SIZES), tmp_path / "truth.parquet")
 
 
 def test_a_site_that_is_there_twice_is_refused(stored):
@@ -195,4 +195,4 @@ def test_writing_checks_the_sites(tmp_path):
         made.campaign, made.parameters, made.sites.astype({"bit": "int64"})
     )
     with pytest.raises(TableError, match="'bit' has dtype int64"):
-        load.write_exhaustive(broken, tmp_path / "t.parquet")
+        load.write(broken, tmp_path / "t.parquet")

@@ -113,15 +113,15 @@ def test_absent_columns_and_contradictions_are_refused(file, tmp_path):
 
 
 def test_kinds_of_data_are_told_apart(tiny, tmp_path, fleet_demo):
-    place = load.write_injections(tiny, tmp_path / "run")
+    place = load.write(tiny, tmp_path / "run")
     assert kinds_of(place) == {"injections"}
     assert kinds_of(place / "faults.parquet") == {"injections"}
-    assert kinds_of(load.write_injections(tiny, tmp_path / "texts", format="csv")) == {"injections"}
+    assert kinds_of(load.write(tiny, tmp_path / "texts", format="csv")) == {"injections"}
     assert kinds_of(fleet_demo) == {"failure logs", "job logs", "power logs", "traces"}
 
 
 def test_quality_of_injections_is_told_like_that_of_traces(tiny, tmp_path):
-    place = load.write_injections(tiny, tmp_path / "run")
+    place = load.write(tiny, tmp_path / "run")
     told = load.quality(place)
     assert ("read", "rows") in set(zip(told["finding"], told["what"], strict=True))
 

@@ -68,7 +68,7 @@ def test_a_spreadsheet_may_have_saved_a_file(written, saved):
 
 
 def test_own_tables_come_back_from_a_spreadsheet(tiny, tmp_path):
-    folder = load.write_injections(tiny, tmp_path / "own", format="csv")
+    folder = load.write(tiny, tmp_path / "own", format="csv")
     outcomes = folder / "outcomes.csv"
     text = outcomes.read_text().replace(",", ";")
     outcomes.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())

@@ -5,7 +5,7 @@ import json
 import plotly.graph_objects as go
 
 from tests.rules import for_every
-from workbench.plot import style
+from workbench.plot._style import style
 from workbench.tables import Source
 
 OKABE_ITO = {

@@ -3,14 +3,6 @@
 from tests.plot.conftest import HOSTILE
 
 
-def power_swings(_, n):
-    return {
-        "step": n, "start_ns": n * 10**10, "end_ns": (n + 1) * 10**10, "low_w": 400e3,
-        "high_w": 440e3 + n, "swing_w": 40e3 + n, "range_w": 50e3 + n, "mean_w": 430e3,
-        "cell_count": 5, "covered_share": 1 - n % 5 / 10,
-    }  # fmt: skip
-
-
 def power_spectrum(_, n):
     return {
         "frequency_hz": (n + 1) / 20_000, "density_w2_per_hz": 1e9 + n % 97 * 1e8,

@@ -6,7 +6,6 @@ import pytest
 from tests.power_series import cells
 from workbench import analyze, plot
 from workbench.analyze import GridSpec, SmoothingPlan
-from workbench.tables import LOGGED_STEPS
 
 BAND = GridSpec("own", band_low_hz=0.1, band_high_hz=20, band_share=0.2)
 
@@ -27,23 +26,6 @@ def said(figure):
 def wave():
     at = np.arange(1_024) * 2.0
     return cells(4e5 + 5e4 * np.sin(2 * np.pi * at / 16), period_s=2)
-
-
-def test_swings_are_told_by_the_median_and_what_one_step_in_twenty_exceeds():
-    table = analyze.power_swings(cells([1_000.0, 3_000, 1_000, 5_000, None, 1_000]), step_s=2)
-    figure = plot.power_swings(table)
-    assert title(figure) == (
-        "Power swings by 2.70 kW in the median step, 108.0 % of its mean; one step in twenty by "
-        "3.51 kW or more"
-    )
-    assert "1 without two known cells dropped" in notes(figure)
-    assert list(figure.data[1].x) == [2, 4]
-
-
-def test_without_steps_a_figure_says_so_and_names_what_helps():
-    figure = plot.power_swings(analyze.power_swings(cells([1, 2]), steps=LOGGED_STEPS.empty()))
-    assert title(figure) == "No swings to show"
-    assert any("step_s" in each for each in [notes(figure), *said(figure)])
 
 
 def test_the_spectrum_names_period_step_nyquist_sensor_and_verdict(wave):

@@ -24,12 +24,6 @@ def pvf_by_bit(rank, n):
     return {"bit": n % 32, "component": f"{HOSTILE}{rank}", "dtype": "fp32"} | pvf(rank, n)
 
 
-def pvf_by_flips(rank, n):
-    dtype = ("fp32", "bf16", HOSTILE)[n % 3]
-    component = f"{HOSTILE}{rank}"
-    return {"flip_count": 1 + n, "component": component, "dtype": dtype} | pvf(rank, n + 1)
-
-
 def outcome_shares(rank, n):
     outcomes = ("masked", "benign", "sdc", "beneficial", "due", "masked or benign", HOSTILE)
     return {

@@ -137,24 +137,9 @@ def test_bits_run_from_the_sign_down_and_zero_is_not_missing(build):
     assert figure.layout.meta["claim"] == "Bit 30 is worst: 23.5 % go wrong; 1 bit never does harm"
 
 
-@pytest.mark.parametrize("noun", ["pvf_by_bit", "pvf_by_flips"])
-def test_a_table_that_was_grouped_otherwise_is_refused(build, noun):
-    with pytest.raises(TableError, match=f"group by it, as analyze.{noun} does"):
-        getattr(plot, noun)(build(PVF, [TOP]))
-
-
-def test_flips_double_from_tick_to_tick_and_outputs_not_finite_are_hollow(build):
-    shares = {1: 0.01, 8: 0.05, 128: 0.4}
-    table = build(
-        PVF, [TOP | {"pvf": p, "high": 1.2 * p, "due_count": 10_000} for p in shares.values()]
-    )
-    table = table.assign(component="top", dtype="bf16", flip_count=list(shares))
-    figure = plot.pvf_by_flips(table)
-    assert list(figure.layout.xaxis.tickvals) == [1, 2, 4, 8, 16, 32, 64, 128]
-    hollow = next(trace for trace in figure.data if trace.name == "bf16, not finite")
-    assert hollow.marker.symbol == "circle-open"
-    assert list(hollow.y) == pytest.approx([0.1, 0.1, 0.1])
-    assert figure.layout.meta["claim"] == "top, bf16: 1 % go wrong at 1 flip, 40 % at 128"
+def test_a_table_that_was_grouped_otherwise_is_refused(build):
+    with pytest.raises(TableError, match=r"group by it, as analyze\.pvf_by_bit does"):
+        plot.pvf_by_bit(build(PVF, [TOP]))
 
 
 def test_what_is_visible_is_shown_twice_and_beneficial_is_hatched(build):

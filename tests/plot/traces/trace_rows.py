@@ -62,13 +62,6 @@ def phases(rank, n):
     return {"rank": rank, "step": n, "phase": "forward", "kernel_count": 1, "gpu_ns": 10 + n}
 
 
-def launches(rank, n):
-    return {
-        "rank": rank, "name": f"{HOSTILE}{n % 3}", "call_count": 5, "kernel_count": 5,
-        "host_mean_ns": 5e3 + n, "latency_median_ns": 7e3 + n, "queue_median_ns": 9e4 + n,
-    }  # fmt: skip
-
-
 def copy_bandwidth(rank, n):
     return {
         "rank": rank, "device": 0, "direction": HOSTILE, "copy_count": 1, "size_bytes": 10 + n,

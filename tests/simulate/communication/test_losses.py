@@ -8,7 +8,8 @@ import pytest
 
 from tests.analyze.communication.test_local_training import made
 from workbench import analyze, datasets, load, simulate
-from workbench.analyze import SCHEMES, LocalTrainingJob
+from workbench._shared.local_training import SCHEMES
+from workbench.analyze import LocalTrainingJob
 
 FOLDER = datasets.path("local-training")
 # Bytes of `pydoc_data.topics` of Python 3.11.7: other versions of Python have other texts.

@@ -11,7 +11,7 @@ import pandas as pd
 from workbench._shared.numbers import not_negative
 from workbench.analyze._pvf import groups as grouping
 from workbench.analyze._pvf.estimates import pvf
-from workbench.analyze._pvf.groups import Average, NanPolicy, Rules, groups
+from workbench.analyze._pvf.groups import NanPolicy, Rules, groups
 from workbench.analyze._pvf.injection_rows import Given, campaigns, experiments, parameters_of
 from workbench.analyze._pvf.parts import with_parts
 from workbench.errors import InjectionError
@@ -94,42 +94,6 @@ def _missing(table: pd.DataFrame, parameters: pd.DataFrame, rows: str) -> pd.Dat
         if (name, bit) not in injected
     ]
     return pd.DataFrame(cells).drop_duplicates([rows, "bit"]) if cells else pd.DataFrame()
-
-
-def pvf_by_flips(
-    injections: Injections | Sequence[Injections],
-    *,
-    average: Average = "bits",
-    nan_policy: NanPolicy = "wrong",
-    confidence_level: float = 0.95,
-) -> pd.DataFrame:
-    """Return the factor by how many bits flip at once, for each type and component.
-
-    Parameters
-    ----------
-    injections
-        Campaigns of one model, each of its own flip count and type.
-    average, nan_policy, confidence_level
-        As for :func:`pvf`; flips of one experiment mostly hit several tensors, so only bits
-        and parameters can be averaged.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.PVF`, by ``dtype``, ``component`` and ``flip_count``.
-
-    Raises
-    ------
-    InjectionError
-        As :func:`pvf`.
-    """
-    return pvf(
-        injections,
-        average=average,
-        by=("dtype", "component", "flip_count"),
-        nan_policy=nan_policy,
-        confidence_level=confidence_level,
-    )
 
 
 _BITS_PER_GBIT = 1e9

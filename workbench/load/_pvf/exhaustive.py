@@ -37,7 +37,7 @@ _BITS = 8  # of the number of a bit inside a key
 
 
 def exhaustive_injections(path: str | Path) -> ExhaustiveInjections:
-    """Load every single-bit fault of a model, as :func:`write_exhaustive` stored it.
+    """Load every single-bit fault of a model, as :func:`workbench.load.write` stored it.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def _header(schema: pa.Schema, path: str | Path) -> dict[str, Any]:
     if raw is None or missing:
         msg = (
             f"{path}: is Parquet, but holds no exhaustive injections of the workbench; write "
-            "them with load.write_exhaustive, or load samples with load.injections"
+            "them with load.write, or load samples with load.injections"
         )
         raise LoadError(msg)
     try:
@@ -168,7 +168,7 @@ def _check(sites: pd.DataFrame, campaign: pd.DataFrame, path: str | Path) -> Non
         bad = keys[1:] <= keys[:-1]
         if bad.any():
             row = max(start - 1, 0) + int(bad.argmax()) + 1
-            problem = "is out of order or there twice; write it with load.write_exhaustive"
+            problem = "is out of order or there twice; write it with load.write"
             _refuse(sites, row, problem, path)
         # Two counts of 16 bits may not fit into 16 bits.
         wrong = sdc[block].astype(np.int32) + due[block]

@@ -381,50 +381,6 @@ def _stored_heads(sources: Sequence[Source], dropped: Dropped) -> list[_Head]:
     return heads
 
 
-def traces_each(
-    path: Paths | RankFiles, *, rank: RankArgument = None, progress: bool = True
-) -> Iterator[Trace]:
-    """Load the ranks of a job one after the other, so that memory holds one at a time.
-
-    Parameters
-    ----------
-    path
-        As for :func:`rank_files`, or what it returned.
-    rank
-        As for :func:`rank_files`.
-    progress
-        Whether to show a progress bar if loading takes more than a second.
-
-    Yields
-    ------
-    Trace
-        The tables of one rank, in order of rank; members of a tar.gz in their order, so that it is
-        unpacked once. For a file that cannot be read, tables without rows and a row in ``quality``
-        that says why.
-
-    Raises
-    ------
-    FileNotFoundError, LoadError
-        As for :func:`rank_files`; LoadError if no file at all can be read.
-    """
-    files = path if isinstance(path, RankFiles) else rank_files(path, rank=rank)
-    dropped = Dropped()
-    total = sum(file.size_bytes for file in files)
-    with progress_bar(total=total, unit="B", label="loading traces", enabled=progress) as bar:
-        for file, loaded in files.each():
-            if isinstance(loaded, Exception):
-                dropped.add(file.label, loaded)
-            bar.update(file.size_bytes)
-            yield _without_rows(dropped) if isinstance(loaded, Exception) else loaded
-            del loaded
-    if len(dropped.rows) == len(files):
-        dropped.raise_if_all()
-
-
-def _without_rows(dropped: Dropped) -> Trace:
-    return Trace.of(quality=quality_frame(dropped.rows[-1:]))
-
-
 def _place(file: RankFile) -> tuple[str, int]:
     place = file.source.place
     return str(file.source.path), place.start if place else 0

@@ -10,13 +10,12 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.draft import Draft
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, Frame, colour, distinct
-from workbench.plot._style.text import amount, digits, label, percent, plural, power_unit
+from workbench.plot._style.style import COLOURS, Frame, colour
+from workbench.plot._style.text import digits, label, percent, plural, power_unit
 from workbench.tables import (
     GRID_CHECK,
     POWER_PEAKS,
     POWER_SPECTRUM,
-    POWER_SWINGS,
 )
 
 _MOST_PEAKS = 4
@@ -181,63 +180,3 @@ def _note(rows: pd.DataFrame) -> str:
     if np.isnan(float(first["half_power_hz"])) and rows["sensor_ratio"].isna().all():
         note += " · averaging in the sensor is not known"
     return note
-
-
-# How far power moves inside a training step, over all steps.
-
-_MEASURES = (("swing_w", "95th - 5th percentile"), ("range_w", "largest - smallest cell"))
-
-
-def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show which share of the steps swings by how much.
-
-    The empirical distribution of both measures of swing. The title states the median, its
-    share of the mean power, and what one step in twenty exceeds.
-
-    Parameters
-    ----------
-    table
-        Table :data:`workbench.tables.POWER_SWINGS`.
-    """
-    frame = Frame(source, synthetic)
-    POWER_SWINGS.check(table)
-    rows = table[table["swing_w"].notna()]
-    if rows.empty:
-        return frame.nothing(_why_nothing(table), claim="No swings to show")
-    factor, unit = power_unit(float(rows["range_w"].max()))
-    figure = Draft()
-    for position, (column, name) in enumerate(_MEASURES):
-        values = np.sort(rows[column].to_numpy())
-        share = np.arange(1, len(values) + 1) / len(values)
-        keep = extremes(values)
-        figure.add_scatter(
-            x=values[keep] / factor, y=share[keep], mode="lines+markers" if len(keep) < 3 else
-            "lines", name=name, line={**distinct(position), "shape": "hv", "width": 2.5},
-            hovertemplate=f"%{{y:.1%}} of the steps: at most %{{x:.3g}} {unit}<extra></extra>",
-        )  # fmt: skip
-    middle, high = np.percentile(rows["swing_w"], [50, 95])
-    figure.add_hline(y=0.5, line={"color": colour("neutral"), "dash": "dot", "width": 1})
-    figure.update_xaxes(title=f"swing inside one step [{unit}]", rangemode="tozero")
-    figure.update_yaxes(title="share of the steps [%]", tickformat=".0%", range=[0, 1.03])
-    mean = float(rows["mean_w"].mean())
-    claim = f"Power swings by {amount(float(middle))} in the median step"
-    claim += f", {percent(middle / mean)} of its mean" if mean > 0 else ""
-    claim += f"; one step in twenty by {amount(float(high))} or more"
-    return frame.finish(figure, claim=claim, note=_swings_note(table, rows))
-
-
-def _why_nothing(table: pd.DataFrame) -> str:
-    if table.empty:
-        return "There are no steps; analyze.power_swings(totals, step_s=...) takes windows instead."
-    return "No step has two known cells; analyze.power_totals with a finer period may show more."
-
-
-def _swings_note(table: pd.DataFrame, rows: pd.DataFrame) -> str:
-    cells = float(rows["cell_count"].median())
-    note = (
-        f"{plural(len(rows), 'step')} of {digits(cells)} cells each; faster fluctuation is unseen"
-    )
-    if len(table) > len(rows):
-        note += f" · {len(table) - len(rows):,} without two known cells dropped"
-    partly = int((rows["covered_share"] < 1).sum())
-    return note + (f" · {partly:,} known in part" if partly else "")

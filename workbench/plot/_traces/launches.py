@@ -8,64 +8,8 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import dots
 from workbench.plot._style.style import Frame
-from workbench.plot._style.text import digits, duration, label, percent, plural, size
-from workbench.tables import COPY_BANDWIDTH, LAUNCHES
-
-
-def launches(
-    launches: pd.DataFrame, *, top: int = 10, source: str = "", synthetic: bool = False
-) -> go.Figure:
-    """Show how long calls that start GPU work take, and how long the work then waits.
-
-    One dot per rank, call name and measure on a logarithmic axis in µs; the title states the
-    median latency of the most frequent call.
-
-    Parameters
-    ----------
-    launches
-        Table :data:`workbench.tables.LAUNCHES`.
-    top
-        Call names to show, those that start most GPU work first.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
-    """
-    frame = Frame(source, synthetic)
-    LAUNCHES.check(launches)
-    with_name = launches[launches["name"].notna() & (launches["call_count"] > 0)]
-    started = with_name.groupby("name", observed=True)[["kernel_count", "call_count"]].sum()
-    order = started.sort_values(["kernel_count", "call_count"], ascending=False).index[:top]
-    if not len(order):
-        return frame.nothing(
-            "The trace has no calls that start GPU work.", claim="No launches to show"
-        )
-    drawn = with_name[with_name["name"].isin(order)].reset_index(drop=True)
-    figure = dots(
-        [str(name) for name in order],
-        {
-            words: drawn[column].to_numpy(dtype=np.float64, na_value=np.nan) / 1_000
-            for words, column in {
-                "the call on the host (mean)": "host_mean_ns",
-                "until the work begins, stream idle (median)": "latency_median_ns",
-                "until it begins, stream busy (median)": "queue_median_ns",
-            }.items()
-        },
-        rows=order.get_indexer(pd.Index(drawn["name"])),
-        hover=[
-            f"rank {rank}: {plural(calls, 'call')}, {plural(kernels, 'kernel')}"
-            for rank, calls, kernels in drawn[["rank", "call_count", "kernel_count"]].itertuples(
-                index=False
-            )
-        ],
-        title="duration [µs], logarithmic; one dot per rank",
-    )
-    # Rows without a name are GPU work whose launch the trace does not have.
-    lost = int(launches.loc[launches["name"].isna(), "kernel_count"].sum())
-    share = percent(lost / max(int(launches["kernel_count"].sum()), 1))
-    return frame.finish(
-        figure,
-        claim=_launch_claim(drawn[drawn["name"] == order[0]], started.loc[order[0]], started),
-        note=f"{share} of the GPU work has no launch in the trace" if lost else "",
-    )
+from workbench.plot._style.text import digits, label, plural, size
+from workbench.tables import COPY_BANDWIDTH
 
 
 def copy_bandwidth(
@@ -120,14 +64,3 @@ def copy_bandwidth(
     unsized = int(bandwidth["unsized_count"].sum())
     note = f"{unsized:,} copies without a size are dropped" if unsized else ""
     return frame.finish(figure, claim=claim, note=note)
-
-
-def _launch_claim(rows: pd.DataFrame, first: pd.Series, started: pd.DataFrame) -> str:
-    share = percent(first["kernel_count"] / max(started["kernel_count"].sum(), 1))
-    claim = f"{label(first.name, 40)} starts {share} of the GPU work"
-    medians = rows["latency_median_ns"].dropna()
-    if medians.empty:
-        return claim
-    low, high = duration(medians.min()), duration(medians.max())
-    span = low if low == high else f"{low} to {high}"
-    return f"{claim}; on an idle stream it begins after {span}"

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from claims._kernel_times import gemm_times
-from workbench import analyze, datasets
-from workbench.analyze._perfmodel.kernel_models.hardware import peak_of
+from workbench import datasets
+from workbench.analyze._perfmodel.kernel_models.hardware import hardware, peak_of
 from workbench.analyze._perfmodel.replays.change import time_ratios
 from workbench.errors import PerformanceModelError
 from workbench.tables import HARDWARE
@@ -17,7 +17,7 @@ DENSE_BF16 = {"A100": 312, "H100": 989, "H200": 989, "B200": 2_250, "GB200": 2_5
 @pytest.mark.oracle
 @pytest.mark.parametrize(("gpu", "dense"), DENSE_BF16.items())
 def test_no_peak_is_the_one_with_sparsity(gpu, dense):
-    row = analyze.hardware().set_index("gpu").loc[gpu]
+    row = hardware().set_index("gpu").loc[gpu]
     assert row["bf16_flop_per_s"] / 1e12 == pytest.approx(dense, rel=0.01)
     assert row["fp16_flop_per_s"] == row["bf16_flop_per_s"]
     if not pd.isna(row["fp8_flop_per_s"]):
@@ -34,15 +34,15 @@ def test_every_number_names_its_source():
 
 
 def test_what_is_given_out_can_be_changed():
-    table = analyze.hardware()
+    table = hardware()
     table["memory_bytes"] = 0.0
-    assert (analyze.hardware()["memory_bytes"] > 7e10).all()
+    assert (hardware()["memory_bytes"] > 7e10).all()
 
 
 @pytest.mark.oracle
 def test_the_packages_own_peaks_are_the_same(kernel_package):
     times = gemm_times(gpus=["A100", "B200"], framework="sglang")
-    peak = times["gpu"].map(analyze.hardware().set_index("gpu")["bf16_flop_per_s"])
+    peak = times["gpu"].map(hardware().set_index("gpu")["bf16_flop_per_s"])
     rate = 2e9 * times["m_count"] * times["n_count"] * times["k_count"] / times["dur_ns"]
     assert (rate < peak).all(), "nothing measured is faster than a dense peak"
 

@@ -46,7 +46,7 @@ def same(first, second):
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_what_is_written_comes_back_with_types_categories_and_times(tiny, tmp_path, form):
-    place = load.write_injections(tiny, tmp_path / "run", format=form)
+    place = load.write(tiny, tmp_path / "run", format=form)
     assert sorted(file.name for file in place.iterdir()) == [f"{n}.{form}" for n in sorted(NAMES)]
     loaded = load.injections(place)
     same(tiny, loaded)
@@ -61,7 +61,7 @@ def test_parquet_keeps_categories_that_do_not_occur_and_their_order(tiny, tmp_pa
     given = Injections(
         tiny.campaign, faults, tiny.outcomes, tiny.trials, tiny.parameters, tiny.quality
     )
-    loaded = load.injections(load.write_injections(given, tmp_path / "run"))
+    loaded = load.injections(load.write(given, tmp_path / "run"))
     assert loaded.faults["layer"].cat.categories.tolist() == ["top.0", "unused", "bottom.0"]
     assert loaded.faults["layer"].tolist()[:2] == ["top.0", "bottom.0"]
 
@@ -94,18 +94,18 @@ def test_numbers_and_texts_survive_to_the_last_bit(tmp_path_factory, rows, form)
     made = Injections(
         campaign, FAULTS.empty(), outcomes, TRIALS.empty(), PARAMETERS.empty(), QUALITY.empty()
     )
-    place = load.write_injections(made, tmp_path_factory.mktemp("law") / "run", format=form)
+    place = load.write(made, tmp_path_factory.mktemp("law") / "run", format=form)
     loaded = load.injections(place).outcomes
     pd.testing.assert_frame_equal(loaded, outcomes)
 
 
 def test_an_earlier_campaign_in_the_folder_is_replaced_whole(tiny, tmp_path):
-    place = load.write_injections(tiny, tmp_path / "run", format="csv")
+    place = load.write(tiny, tmp_path / "run", format="csv")
     (place / "notes.txt").write_text("mine")
     without = Injections(
         tiny.campaign, tiny.faults, tiny.outcomes, TRIALS.empty(), tiny.parameters, tiny.quality
     )
-    load.write_injections(without, place)
+    load.write(without, place)
     assert {file.name for file in place.iterdir()} == {
         "campaign.parquet", "faults.parquet", "outcomes.parquet", "parameters.parquet", "notes.txt",
     }  # fmt: skip
@@ -115,23 +115,23 @@ def test_an_earlier_campaign_in_the_folder_is_replaced_whole(tiny, tmp_path):
 def test_nothing_is_left_behind_when_writing_fails(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(pq, "write_table", lambda *a, **k: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        load.write_injections(tiny, tmp_path / "run")
+        load.write(tiny, tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_writing_checks_the_tables_and_the_format(tiny, tmp_path):
     with pytest.raises(ValueError, match="format must be one of"):
-        load.write_injections(tiny, tmp_path / "run", format="xlsx")
+        load.write(tiny, tmp_path / "run", format="xlsx")
     broken = Injections(
         tiny.campaign, tiny.faults.drop(columns="bit"), tiny.outcomes, tiny.trials,
         tiny.parameters, tiny.quality,
     )  # fmt: skip
     with pytest.raises(TableError, match="'bit' is missing"):
-        load.write_injections(broken, tmp_path / "run")
+        load.write(broken, tmp_path / "run")
 
 
 def test_tables_are_found_in_archives_and_in_gzip(tiny, tmp_path):
-    place = load.write_injections(tiny, tmp_path / "run")
+    place = load.write(tiny, tmp_path / "run")
     with zipfile.ZipFile(tmp_path / "run.zip", "w") as archive:
         for file in place.iterdir():
             archive.write(file, f"results/{file.name}")
@@ -139,7 +139,7 @@ def test_tables_are_found_in_archives_and_in_gzip(tiny, tmp_path):
     loaded = load.injections(tmp_path / "run.zip")
     same(tiny, loaded)
     assert "leads out of the archive" in " ".join(loaded.quality["what"])
-    texts = load.write_injections(tiny, tmp_path / "texts", format="csv")
+    texts = load.write(tiny, tmp_path / "texts", format="csv")
     for file in list(texts.iterdir()):
         file.with_suffix(".csv.gz").write_bytes(gzip.compress(file.read_bytes()))
         file.unlink()
@@ -287,7 +287,7 @@ def test_a_row_that_is_cut_off_is_left_out_and_counted(folder, found):
 
 @pytest.mark.parametrize("cut", [10, 200, -20])
 def test_damaged_parquet_is_refused_or_left_out(tiny, tmp_path, cut):
-    place = load.write_injections(tiny, tmp_path / "run")
+    place = load.write(tiny, tmp_path / "run")
     file = place / "outcomes.parquet"
     file.write_bytes(file.read_bytes()[:cut])
     loaded = load.injections(place)
@@ -297,7 +297,7 @@ def test_damaged_parquet_is_refused_or_left_out(tiny, tmp_path, cut):
 
 
 def test_parquet_of_a_later_layout_is_refused(tiny, tmp_path):
-    place = load.write_injections(tiny, tmp_path / "run")
+    place = load.write(tiny, tmp_path / "run")
     table = pq.read_table(place / "faults.parquet")
     header = {b"workbench-injections": json.dumps({"version": 2}).encode()}
     pq.write_table(table.replace_schema_metadata(header), place / "faults.parquet")

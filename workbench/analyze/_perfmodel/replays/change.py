@@ -49,7 +49,7 @@ class Change:
     rank
         Rank it runs on.
     from_gpu
-        GPU that the trace was recorded on, as :func:`workbench.analyze.hardware` calls it.
+        GPU that the trace was recorded on, as ``published/hardware.csv`` calls it.
     to_gpu
         GPU to run the chosen work on; every kernel is scaled by the ratio of what binds it,
         which is inferred from its name.
