@@ -439,20 +439,20 @@ class _Run:
 
     def _tell_hostless(self) -> None:
         """Refuse GPUs of unknown hosts that two files hold at one time, and tell of other ones."""
+        order = ["name", "first_ns", "last_ns", "file"]
         chosen = self._things[self._things["is_hostless"].astype(bool)].dropna()
-        order = ["name", "first_ns", "last_ns"]
-        for before, thing in pairwise(chosen.sort_values(order).itertuples()):
-            if thing.name != before.name:
+        for before, own in pairwise(chosen[order].sort_values(order).to_numpy(object).tolist()):
+            (name, first_ns, _, number), (name_before, _, last_ns, other) = own, before
+            if name != name_before:
                 continue
-            label = self._files[thing.file].label
-            if thing.first_ns <= before.last_ns:
+            if first_ns <= last_ns:
                 msg = (
-                    f"{label}: {thing.name!r} has readings at the same time as in "
-                    f"{self._files[before.file].label}, and neither file names a host; pass node= "
-                    "(a name, a dict or a pattern)"
+                    f"{self._files[number].label}: {name!r} has readings at the same time as in "
+                    f"{self._files[other].label}, and neither file names a host; pass node= (a "
+                    "name, a dict or a pattern)"
                 )
                 raise LoadError(msg)
-            self.findings.append((label, "suspicious", _GUESSED, 1, thing.name))
+            self._tell(number, "suspicious", _GUESSED, 1, name)
 
     def _tell_odd(self) -> None:
         """Count what is not rolled up: one reason for a reading, the first that holds."""
@@ -551,7 +551,7 @@ class _Run:
                 reading_count, greatest(min(low), least(max(high), max(mean))) AS mean_w,
                 min(low) AS min_w, max(high) AS max_w,
                 coalesce(max(variance) * sum(count), 0) AS m2_w2,
-                sum(energy) / {SECOND} AS energy_j,
+                CASE WHEN sum(covered) > 0 THEN sum(energy) / {SECOND} END AS energy_j,
                 coalesce(CAST(sum(covered) AS DOUBLE), 0) / {period_ns} AS covered_share
             FROM parts GROUP BY code, cell
             HAVING sum(count) > 0 OR sum(covered) > 0 ORDER BY code, cell"""
