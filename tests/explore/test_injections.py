@@ -8,6 +8,7 @@ from tests.analyze.conftest import skewed_truth
 from workbench import analyze, explore
 from workbench._shared.fixed_injections import FixedInjections
 from workbench.errors import WorkbenchError
+from workbench.explore.static import static_html
 
 
 @pytest.fixture(scope="module")
@@ -149,4 +150,4 @@ def test_every_control_has_a_label_and_a_page_holds_all_states(truth, noun):
     for control in explorer.controls.values():
         assert control.description
         assert getattr(control, "continuous_update", True)
-    assert "wb-explorer" in explore.static_html(explorer)
+    assert "wb-explorer" in static_html(explorer)
