@@ -208,7 +208,7 @@ def _parquet_files(paths: Paths, findings: list[Finding]) -> list[Path]:
             logs = [shown(path.name) for path in every if path.suffix != ".parquet"
                     and not POWER_LOGS.refusal(path.name.lower(), b"")]  # fmt: skip
             if logs:
-                text = f"files that are no Parquet; {_CONVERT}"
+                text = f"files that are not Parquet; {_CONVERT}"
                 findings.append((shown(entry), "dropped", text, len(logs), logs[0]))
         for path in inside:
             # Of stored tables one holds the powers; the others tell about it.
