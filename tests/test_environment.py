@@ -163,7 +163,11 @@ def test_what_is_not_declared_is_required_by_what_is(name, bringer):
 
 @pytest.mark.long
 def test_every_import_of_the_package_is_a_declared_dependency():
-    optional = [text for name in ("snapshot", "inject", "train", "record", "rollup") for text in EXTRAS[name]]
+    optional = [
+        text
+        for name in ("snapshot", "inject", "train", "record", "rollup")
+        for text in EXTRAS[name]
+    ]
     declared = set(LAB | bounds(optional))
     allowed = declared | set(BROUGHT_ALONG)
     assert {n: f for n, f in distributions_imported().items() if n not in allowed} == {}

@@ -82,7 +82,6 @@ rows = st.lists(
 )
 
 
-@pytest.mark.long
 @given(rows, st.sampled_from([0.5, 1, 7]), st.sampled_from([0.5, 3, 20]), st.data())
 def test_any_cut_into_files_in_any_order_gives_the_plain_sums(drawn, period_s, gap_s, data):
     frame = readings_of(drawn)
@@ -262,7 +261,7 @@ def test_powers_of_any_type_and_unit(tmp_path, dtype, unit, factor):
     assert table["max_w"].tolist() == pytest.approx([100 * factor])
 
 
-HOSTILE = ['a"b', "a\0b", 'x"; drop table cells; --', "time ns", "select", "link", "$files0", "ü*/"]
+HOSTILE = ['a"b', 'x"; drop table cells; --', "time ns", "select", "link", "$files0", "ü*/"]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -328,8 +327,8 @@ def test_a_zone_is_never_code(tmp_path):
         (lambda f: f.assign(time_ns="noon"), r"'time_ns' holds .*string, which is no time_ns"),
         (lambda f: f.rename(columns={"time_ns": "time"}), "'time' holds int64, which is no time"),
         (lambda f: f.assign(entity=0.5), "'entity' holds double, which is no entity"),
-        (lambda f: f.assign(POWER_W=1.0), "several columns are called 'power_w'; rename them"),
-        (lambda f: f.assign(file_row_number=1), "several columns are called 'file_row_number'"),
+        (lambda f: f.assign(POWER_W=1.0), "'power_w' is the name of several columns"),
+        (lambda f: f.assign(file_row_number=1), "'file_row_number' is the name of several"),
     ],
 )
 def test_a_file_of_other_columns_is_a_row_and_an_error_alone(tmp_path, change, words):
@@ -499,3 +498,9 @@ def test_without_duckdb_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(MissingExtraError, match=r"needs duckdb.*ai-infra-workbench\[rollup\]"):
         load.power_rollup(written(tmp_path, [steady()]))
+
+
+def test_a_name_with_a_zero_is_refused(tmp_path):
+    folder = written(tmp_path, [steady().rename(columns={"power_w": "a\0b"})])
+    with pytest.raises(LoadError, match="none that SQL can read"):
+        load.power_rollup(folder, columns={"time_ns": "time_ns", "power_w": "a\0b"}, node="n1")

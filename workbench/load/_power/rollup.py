@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from workbench._shared.extras import need
 from workbench._shared.numbers import in_range
-from workbench.errors import LoadError
+from workbench.errors import LoadError, TableError
 from workbench.load._files.archive import Paths, given_paths, shown, shown_all
 from workbench.load._files.findings import (
     Dropped,
@@ -182,7 +182,7 @@ def power_rollup(
     while files:
         try:
             table, told = _rolled(files, period_ns, int(longest * SECOND * _SLACK))
-        except duckdb.Error as error:
+        except (duckdb.Error, TableError) as error:
             files = _whole(files, error, dropped)
             continue
         findings = counted([*findings, *told, *dropped.rows])
@@ -208,7 +208,7 @@ def _parquet_files(paths: Paths, findings: list[Finding]) -> list[Path]:
             logs = [shown(path.name) for path in every if path.suffix != ".parquet"
                     and not POWER_LOGS.refusal(path.name.lower(), b"")]  # fmt: skip
             if logs:
-                text = f"files that are not Parquet; {_CONVERT}"
+                text = f"files of other formats; {_CONVERT}"
                 findings.append((shown(entry), "dropped", text, len(logs), logs[0]))
         for path in inside:
             # Of stored tables one holds the powers; the others tell about it.
@@ -267,10 +267,11 @@ def _named(schema: pa.Schema, columns: Mapping[str, str] | None, label: str) -> 
         chosen.append(roles[0])
     who = ["entity"] if "entity" in names else [role for role in _WHO if role in names]
     result = {role: names[role] for role in (*chosen, *who)}
-    # Names of DuckDB are the same in any case, and those of its own columns are taken.
+    # Names of DuckDB are the same in any case, end at a zero, and those of its columns are taken.
     lower = Counter([*(name.lower() for name in schema.names), _LINK, _ROW])
-    if twins := [name for name in (*result.values(), _LINK, _ROW) if lower[name.lower()] > 1]:
-        msg = f"{label}: several columns are called {twins[0]!r}; rename them"
+    if odd := [name for name in (*result.values(), _LINK, _ROW)
+               if lower[name.lower()] > 1 or "\0" in name]:  # fmt: skip
+        msg = f"{label}: {odd[0]!r} is the name of several columns, or of none that SQL can read"
         raise LoadError(msg)
     return result
 
@@ -331,7 +332,7 @@ def _whole(files: Sequence[_File], error: Exception, dropped: Dropped) -> list[_
         try:
             _rolled([file], SECOND, 1)
             whole.append(file)
-        except duckdb.Error as own:
+        except (duckdb.Error, TableError) as own:
             dropped.add(file.label, unreadable(file.label, own, "Parquet"))
     if len(whole) == len(files):
         msg = f"DuckDB cannot roll up these files: {printable(str(error)[:300])}"
