@@ -331,12 +331,14 @@ def power_swing(
     share = float((high - low) / power.mean())
     if share < least_share:
         return
+    # Shorter means swing more: whoever compares must know which these are.
+    cell_s = float(np.diff(metered.total["time_ns"].to_numpy()[:2])[0]) / 1e9
     yield Finding(
         f"Power swings by {share:.0%} of its mean: {low / 1e3:.3g} to {high / 1e3:.3g} kW",
         where=f"sum of {metered.total['expected_count'].max()} meters",
         cost=float(high - low) / 1e3,
         cost_unit="kW",
-        cost_basis="99th minus 1st percentile of the sum",
+        cost_basis=f"99th minus 1st percentile of the sum, in means of {cell_s:.3g} s",
         confidence="high",
         doubt="includes start and end of the job",
         evidence="explore.power_spectrum (notebook 06), analyze.power_swings (docs/power.md)",

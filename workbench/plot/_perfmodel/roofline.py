@@ -54,6 +54,8 @@ def roofline(
     told = roofline[(roofline["intensity_flop_per_byte"] > 0) & (roofline["flop_per_s"] > 0)]
     if told.empty:
         why = "No operator has shapes, a closed form and GPU work; profile with record_shapes=True."
+        if len(roofline):
+            why += f" {duration(roofline['kernel_ns'].sum())} of GPU work cannot be placed."
         return frame.nothing(why, claim="No roofline to show")
     drawn = told.sort_values("kernel_ns", ascending=False, kind="stable").head(top)
     figure = Draft()
