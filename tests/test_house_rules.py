@@ -254,8 +254,7 @@ def test_the_package_imports_nothing_that_wheels_lack(path):
     nodes = list(ast.walk(syntax_tree(path)))
     modules = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     modules += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
-    is_claim = path.is_relative_to(ROOT / "workbench" / "fidelity")
-    outside = {"tests", "benchmarks"} if is_claim else {"data", "tests", "benchmarks"}
+    outside = {"claims", "data", "tests", "benchmarks"}
     assert outside & {module.partition(".")[0] for module in modules if module} == set()
 
 
