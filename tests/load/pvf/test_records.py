@@ -4,6 +4,7 @@ import pytest
 
 from workbench import load
 from workbench.errors import LoadError
+from workbench.load._pvf.exhaustive import write_injections
 from workbench.load.kinds import kinds_of
 
 COUNTS = "run,layer,b,wrong,nan,colour\n5,conv1,30,7,1,red\n6,fc,2,0,0,blue\n"
@@ -116,7 +117,7 @@ def test_kinds_of_data_are_told_apart(tiny, tmp_path, fleet_demo):
     place = load.write(tiny, tmp_path / "run")
     assert kinds_of(place) == {"injections"}
     assert kinds_of(place / "faults.parquet") == {"injections"}
-    assert kinds_of(load.write(tiny, tmp_path / "texts", format="csv")) == {"injections"}
+    assert kinds_of(write_injections(tiny, tmp_path / "texts", format="csv")) == {"injections"}
     assert kinds_of(fleet_demo) == {"failure logs", "job logs", "power logs", "traces"}
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from workbench import load
 from workbench.errors import LoadError
+from workbench.load._pvf.exhaustive import write_injections
 
 SUMMARY = (
     "Injection,Layer,TensorIndex,Bit,n_injections,masked,non_critical,critical\n"
@@ -68,7 +69,7 @@ def test_a_spreadsheet_may_have_saved_a_file(written, saved):
 
 
 def test_own_tables_come_back_from_a_spreadsheet(tiny, tmp_path):
-    folder = load.write(tiny, tmp_path / "own", format="csv")
+    folder = write_injections(tiny, tmp_path / "own", format="csv")
     outcomes = folder / "outcomes.csv"
     text = outcomes.read_text().replace(",", ";")
     outcomes.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())

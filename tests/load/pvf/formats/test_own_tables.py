@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from workbench import load
 from workbench.errors import LoadError, TableError
+from workbench.load._pvf.exhaustive import write_injections
 from workbench.load._pvf.reader import assembled
 from workbench.tables import CAMPAIGN, FAULTS, OUTCOMES, PARAMETERS, QUALITY, TRIALS, Injections
 
@@ -46,7 +47,7 @@ def same(first, second):
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_what_is_written_comes_back_with_types_categories_and_times(tiny, tmp_path, form):
-    place = load.write(tiny, tmp_path / "run", format=form)
+    place = write_injections(tiny, tmp_path / "run", format=form)
     assert sorted(file.name for file in place.iterdir()) == [f"{n}.{form}" for n in sorted(NAMES)]
     loaded = load.injections(place)
     same(tiny, loaded)
@@ -94,13 +95,13 @@ def test_numbers_and_texts_survive_to_the_last_bit(tmp_path_factory, rows, form)
     made = Injections(
         campaign, FAULTS.empty(), outcomes, TRIALS.empty(), PARAMETERS.empty(), QUALITY.empty()
     )
-    place = load.write(made, tmp_path_factory.mktemp("law") / "run", format=form)
+    place = write_injections(made, tmp_path_factory.mktemp("law") / "run", format=form)
     loaded = load.injections(place).outcomes
     pd.testing.assert_frame_equal(loaded, outcomes)
 
 
 def test_an_earlier_campaign_in_the_folder_is_replaced_whole(tiny, tmp_path):
-    place = load.write(tiny, tmp_path / "run", format="csv")
+    place = write_injections(tiny, tmp_path / "run", format="csv")
     (place / "notes.txt").write_text("mine")
     without = Injections(
         tiny.campaign, tiny.faults, tiny.outcomes, TRIALS.empty(), tiny.parameters, tiny.quality
@@ -121,7 +122,7 @@ def test_nothing_is_left_behind_when_writing_fails(tiny, tmp_path, monkeypatch):
 
 def test_writing_checks_the_tables_and_the_format(tiny, tmp_path):
     with pytest.raises(ValueError, match="format must be one of"):
-        load.write(tiny, tmp_path / "run", format="xlsx")
+        write_injections(tiny, tmp_path / "run", format="xlsx")
     broken = Injections(
         tiny.campaign, tiny.faults.drop(columns="bit"), tiny.outcomes, tiny.trials,
         tiny.parameters, tiny.quality,
@@ -139,7 +140,7 @@ def test_tables_are_found_in_archives_and_in_gzip(tiny, tmp_path):
     loaded = load.injections(tmp_path / "run.zip")
     same(tiny, loaded)
     assert "leads out of the archive" in " ".join(loaded.quality["what"])
-    texts = load.write(tiny, tmp_path / "texts", format="csv")
+    texts = write_injections(tiny, tmp_path / "texts", format="csv")
     for file in list(texts.iterdir()):
         file.with_suffix(".csv.gz").write_bytes(gzip.compress(file.read_bytes()))
         file.unlink()
