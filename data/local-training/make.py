@@ -189,7 +189,7 @@ class Trainer:
         return [piece.reshape(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
 
 
-def replayed(  # noqa: PLR0915 - one event after the other, as they happen
+def replayed(
     events: pd.DataFrame, trainer: Trainer, job: analyze.LocalTrainingJob
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Train along the events; give local steps and global model whenever that changes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -130,28 +129,6 @@ def read_power(source: Source, options: PowerOptions) -> PowerPart:
     return reader.part()
 
 
-def read_power_in_parts(
-    source: Source, options: PowerOptions, row_count: int
-) -> Iterator[PowerPart]:
-    """Read a table of any length, about ``row_count`` rows at a time.
-
-    Entities and findings are those of all rows so far; the findings are one object.
-    """
-    if (content := _recorded(source, options)) is not None:
-        yield content
-        return
-    table, reader = _opened(source, options)
-    is_any = False
-    for piece in table.pieces:
-        reader.add(piece)
-        if reader.row_count >= row_count:
-            yield reader.part()
-            is_any = True
-            reader.forget()
-    if reader.row_count or not is_any:
-        yield reader.part()
-
-
 def _opened(source: Source, options: PowerOptions) -> tuple[Pieces, _Reader]:
     findings = Findings(source.label)
     table = pieces_of(source, options, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
@@ -191,14 +168,6 @@ class _Reader:
         self._readings: list[Row] = []
         self._counted: list[Row] = []
         self._states: list[pd.DataFrame] = []
-
-    @property
-    def row_count(self) -> int:
-        return sum(len(rows["code"]) for rows in (*self._readings, *self._counted))
-
-    def forget(self) -> None:
-        """Drop the rows that were given out; what is known of their entities stays."""
-        self._readings, self._counted, self._states = [], [], []
 
     def add(self, piece: Piece) -> None:
         layout, findings = self._layout, self._findings
