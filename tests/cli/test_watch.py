@@ -65,15 +65,15 @@ def test_findings_are_those_of_the_whole_folder_loaded_at_once(job):
 
 @pytest.mark.long
 def test_a_file_is_read_when_it_stays_the_same_and_never_again(job, monkeypatch):
-    from workbench.load._traces import reader
+    from workbench.load._traces import kept_columns
 
     parsed = []
-    store = reader.get_or_store
+    store = kept_columns.get_or_store
 
     def counted(directory, source, options, parse):
         return store(directory, source, options, lambda: parsed.append(source.label) or parse())
 
-    monkeypatch.setattr(reader, "get_or_store", counted)
+    monkeypatch.setattr(kept_columns, "get_or_store", counted)
     loaded = []
     bundle = load.bundle
     monkeypatch.setattr(

@@ -451,7 +451,7 @@ def test_files_travel_together_the_largest_first(eight, monkeypatch):
     class TwoThreads:
         nthreads = staticmethod(lambda: {"a": 1, "b": 1})
 
-    monkeypatch.setattr(rank_sets, "batches_on_cluster", here)
+    monkeypatch.setattr(cluster, "batches_on_cluster", here)
     large = eight / "7.json.gz"
     held = json.loads(gzip.decompress(large.read_bytes()))
     large.unlink()
