@@ -306,6 +306,8 @@ def _power_sql(role: str, name: str, kind: pa.DataType) -> str:
 
 def _name_sql(name: str, kind: pa.DataType, alias: str) -> str:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_null(kind):  # as pandas 2 writes a column of texts without any
+        return f"CAST(NULL AS VARCHAR) AS {alias}"
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     return f"{_quoted(name)} AS {alias}" if is_text or pa.types.is_integer(kind) else ""
 
