@@ -289,8 +289,11 @@ OWN_TABLES = {
         '"intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8,',
         '"vocab_size": 128256}',
     ],
-    "tree.csv": ["entity,parent,level,limit_kw", "hall,,hall,20", *(
-        f"node00{number},hall,node,8" for number in (1, 2, 3)
+    "tree.csv": ["entity,parent,level,nameplate_w,limit_w", "hall,,hall,25000,20000", *(
+        f"node00{number},hall,node,9000,8000" for number in (1, 2, 3)
+    )],
+    "summary.csv": ["Injection,Layer,TensorIndex,Bit,masked,non_critical,critical", *(
+        f"{number},conv1,\"({number}, 0)\",{number % 32},490,8,2" for number in range(40)
     )],
     "counters.csv": ["timestamp,gpu,energy_j", *(f"2026-01-12 08:00:0{at},0,{300 * at}" for at in range(9))],
     "gpus.csv": ["age_days,died", *(f"{10 * age},{age % 3 == 0}" for age in range(1, 30))],
@@ -330,8 +333,8 @@ def own_files(folder):
     (folder / "runs" / "jax").mkdir()
     (folder / "runs" / "jax" / "h.xplane.pb").write_bytes(gpu_space().SerializeToString())
     test_traced.traced(test_traced.job(), folder / "runs" / "pipelined")
-    places = "".join(f"{rank},node{rank // 4}\n" for rank in range(16))
-    (folder / "places.csv").write_text(f"rank,node\n{places}")
+    places = "".join(f"{rank},node{rank // 4},,,by hand\n" for rank in range(16))
+    (folder / "places.csv").write_text(f"rank,node,rail,switch,basis\n{places}")
     meters = {"t": times, "host": "node1", "draw": [1.0, 2.0, 2.0, 1.0]}
     pd.DataFrame(meters).to_parquet(folder / "meters.parquet")
     (folder / "fleet_parquet").mkdir()
