@@ -35,6 +35,9 @@ EXCEPTIONS = {
         "inject.activation_faults", "inject.exhaustive", "inject.exhaustive_faults",
         "inject.fault_list", "inject.stratified_faults",
     ),
+    "makes the chunks that explore.injection_sample_sizes injects into a model of one's own": (
+        "inject.running",
+    ),
     "is a detector or a protection that the settings of a campaign take": (
         "inject.Detector", "inject.activation_clip", "inject.checksum_detector",
         "inject.protected", "inject.range_detector", "inject.weight_clamp",

@@ -45,8 +45,6 @@ def timeline(trace: Trace, *, source: str = "", synthetic: bool = False) -> Time
     ----------
     trace
         What :func:`workbench.load.traces` returns.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     return TimelineExplorer(trace, Frame(source, synthetic))
 
@@ -287,8 +285,6 @@ def fleet_timeline(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.FLEET_TIMELINE`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
 
     Raises
     ------

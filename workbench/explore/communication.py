@@ -90,8 +90,6 @@ def place_bandwidth(
         Table :data:`workbench.tables.COLLECTIVES` of :func:`workbench.analyze.collectives`.
     places, gpus_per_node
         As for :func:`workbench.analyze.collective_bandwidth`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     by_place = {
         name: partial(function, places=places, gpus_per_node=gpus_per_node)

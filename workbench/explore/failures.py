@@ -108,8 +108,6 @@ def flight_suspects(
     ----------
     recording
         What :func:`workbench.load.flight_recorder` returns.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
 
     Raises
     ------
@@ -171,8 +169,6 @@ def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> 
     log
         What :func:`workbench.load.failures` returns with ``window_s=0``. If it was folded
         when it was loaded, shorter windows change nothing.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
 
     Raises
     ------
@@ -237,8 +233,6 @@ def lemon_nodes(
         Table :data:`workbench.tables.FAILURES`.
     nodes
         Table :data:`workbench.tables.NODE_SPANS` with all nodes watched, failed or not.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
 
     Raises
     ------

@@ -54,7 +54,7 @@ def injection_sample_sizes(
         drawn, so that intervals are seen beside the true value.
     chunks
         Makes an iterator that injects and gives the outcomes of one chunk after another, e.g.
-        ``lambda: injections.running(model, inputs, faults, settings=settings)``. Called when
+        ``lambda: inject.running(model, inputs, faults, settings=settings)``. Called when
         *Inject* is pressed.
     start
         Campaign whose faults ``chunks`` injects, where ``injections`` is every fault.

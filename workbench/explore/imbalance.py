@@ -97,8 +97,6 @@ def context_sharding(lengths: Lengths, *, source: str = "", synthetic: bool = Fa
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     sets, documents_control = _named(lengths)
     stream = _streams(sets, 60)
@@ -244,8 +242,6 @@ def length_shares(lengths: Lengths, *, source: str = "", synthetic: bool = False
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     sets, documents_control = _named(lengths)
 
@@ -278,8 +274,6 @@ def packing_balance(lengths: Lengths, *, source: str = "", synthetic: bool = Fal
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     sets, documents_control = _named(lengths)
     stream = _streams(sets, 150)
@@ -344,8 +338,6 @@ def row_sharding(
     popularities
         Tables :data:`workbench.tables.ROW_POPULARITY` by the name to choose them by, e.g.
         ``{"Zipf 0.9": simulate.row_popularity(100_000, 0.9)}``.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
 
     Raises
     ------
@@ -400,8 +392,6 @@ def table_sharding(
         Table :data:`workbench.tables.EMBEDDING_TABLES`.
     assumptions
         Batch, bandwidths and memory, as for :func:`workbench.analyze.table_sharding`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
 
     Raises
     ------
@@ -448,8 +438,6 @@ def training_speed(lengths: Lengths, *, source: str = "", synthetic: bool = Fals
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`, or several by name.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     sets, documents_control = _named(lengths)
     stream = _streams(sets, 48)

@@ -53,8 +53,6 @@ def critical_path(
     questions
         Changes to choose from; by default compute and CPU twice as fast, no communication, no
         copies.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     offered = standard_questions(events) if questions is None else questions
     changes = {change.question: change for change in offered}
@@ -147,8 +145,6 @@ def graph_ablation(
         Table :data:`workbench.tables.EVENTS`.
     rules
         As for :func:`workbench.analyze.execution_graph`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     table = cache(lambda: analyze.graph_ablation(events, rules=rules))
     measured = cache(lambda: analyze.gpu_busy(events))
@@ -201,8 +197,6 @@ def job_slowdown(
     ----------
     operations
         Table :data:`workbench.tables.JOB_OPERATIONS`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     JOB_OPERATIONS.check(operations)
     # Computed when a view first needs it, so that the explorer opens at once.
@@ -463,8 +457,6 @@ def what_if(
         From :func:`workbench.analyze.execution_graph`.
     questions
         What to compare with; by default compute and CPU twice as fast, no communication, no copies.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     choices = parts_of(events)
     fidelity = cache(lambda: analyze.replay_fidelity(events, graph))

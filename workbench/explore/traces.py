@@ -34,8 +34,6 @@ def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False)
     ----------
     trace
         What :func:`workbench.load.traces` returns, of several ranks.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
 
     Raises
     ------
@@ -99,8 +97,6 @@ def inference_iterations(trace: Trace, *, source: str = "", synthetic: bool = Fa
     ----------
     trace
         What :func:`workbench.load.traces` returns.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     table = analyze.inference_iterations(trace.events)
 
@@ -124,8 +120,6 @@ def kernels(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explo
     ----------
     trace
         What :func:`workbench.load.traces` returns.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     table = cache(partial(analyze.kernels, trace.events))
 
@@ -153,8 +147,6 @@ def model_tree(trace: Trace, *, source: str = "", synthetic: bool = False) -> Ex
     ----------
     trace
         What :func:`workbench.load.traces` returns.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     table = cache(partial(analyze.model_tree, trace.events, merged=True))
 
@@ -200,8 +192,6 @@ def memory_peak(
     ----------
     recording
         What :func:`workbench.load.memory` returns.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     table = cache(partial(analyze.memory_peak, recording.memory))
     label: dict[str, Any] = {"source": source, "synthetic": synthetic}
@@ -244,8 +234,6 @@ def roofline(
         What :func:`workbench.load.traces` returns, recorded with shapes.
     peaks
         Table :data:`workbench.tables.MATRIX_PEAKS` of a GPU that data sheets here lack.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
 
     @cache
@@ -279,8 +267,6 @@ def time_breakdown(trace: Trace, *, source: str = "", synthetic: bool = False) -
     ----------
     trace
         What :func:`workbench.load.traces` returns.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     table = cache(partial(analyze.time_breakdown, trace.events))
 

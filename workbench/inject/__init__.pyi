@@ -11,6 +11,7 @@ from .designs.faults import stratified_faults as stratified_faults, uniform_faul
 from ._judge import Judge as Judge
 from .campaigns.work import CampaignSettings as CampaignSettings
 from .campaigns.campaign import campaign as campaign, outcomes_of as outcomes_of
+from .campaigns.campaign import running as running
 from .campaigns.exhaustive import exhaustive as exhaustive
 
 # Detectors and protections

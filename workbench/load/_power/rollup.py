@@ -67,7 +67,7 @@ _GUESSED = (
 )
 # Why a reading is not rolled up, as SQL, and what is said of it.
 _ODD = {
-    "t IS NULL": ("dropped", "readings without a time between the years 1980 and 2200"),
+    "t IS NULL": ("dropped", _TIMELESS),
     "w IS NULL OR isnan(w)": ("noted", "readings without power in the file"),
     "isinf(w)": ("dropped", "readings that are not finite; they are missing"),
     "w < 0": ("dropped", "negative powers; they are missing"),

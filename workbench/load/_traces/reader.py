@@ -98,7 +98,6 @@ _RPD = re.compile(rb'\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\s*\}\s*,')
 # As PyTorch names the collectives that its backends without streams run.
 _CPU_BACKENDS = ("gloo:", "mpi:", "ucc:")
 _UNKNOWN = "is in an unrecognized format"
-_PARQUET = "is Parquet, but no trace of the workbench; write one with 'workbench convert'"
 _UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
@@ -219,7 +218,8 @@ def by_format(
                 sources.setdefault(name, []).append(source)
             else:
                 head = source.head()
-                reason = _PARQUET if head.startswith(b"PAR1") else _UNKNOWN
+                is_table = _FORMAT["parquet"].mark.search(head) is not None
+                reason = _FORMAT["parquet"].reader.NO_TRACE if is_table else _UNKNOWN
                 reason = _UTF16 if is_utf16(head) else reason
                 seen = appearance(head, source.label) if reason == _UNKNOWN else None
                 findings.append((source.label, "dropped", reason, 1, seen))

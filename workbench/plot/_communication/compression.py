@@ -38,8 +38,6 @@ def compression(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     table
         Table :data:`workbench.tables.COMPRESSION`; tables are added up.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     COMPRESSION.check(table)
@@ -121,8 +119,6 @@ def compression_speedup(
     at_gb_per_s
         Bandwidth that the title is about, in 10^9 bytes/s; the nearest one of the table. By
         default the widest.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     COMPRESSION_SPEEDUP.check(table)

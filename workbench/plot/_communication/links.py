@@ -38,8 +38,6 @@ def collective_bandwidth(
     ----------
     table
         Table :data:`workbench.tables.COLLECTIVE_BANDWIDTH`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     COLLECTIVE_BANDWIDTH.check(table)
@@ -95,8 +93,6 @@ def slow_links(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     ----------
     table
         Table :data:`workbench.tables.SLOW_LINKS`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     SLOW_LINKS.check(table)
@@ -162,8 +158,6 @@ def place_bandwidth(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     table
         Table :data:`workbench.tables.PLACE_BANDWIDTH`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     PLACE_BANDWIDTH.check(table)

@@ -24,8 +24,6 @@ def all_to_all_padding(
     ----------
     table
         Table :data:`workbench.tables.ALL_TO_ALL_PADDING`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     ALL_TO_ALL_PADDING.check(table)
@@ -61,8 +59,6 @@ def communication_speedup(
     ----------
     table
         Table :data:`workbench.tables.COMMUNICATION_SPEEDUP`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     COMMUNICATION_SPEEDUP.check(table)

@@ -31,8 +31,6 @@ def collective_scaling(
     ----------
     table
         Table :data:`workbench.tables.COLLECTIVE_SCALING`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     COLLECTIVE_SCALING.check(table)
@@ -113,8 +111,6 @@ def startup_goodput(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     table
         Table :data:`workbench.tables.STARTUP_GOODPUT`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     STARTUP_GOODPUT.check(table)

@@ -40,8 +40,6 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     rates
         Table :data:`workbench.tables.FAILURE_RATES`; rates of several clusters may be put
         together with ``pandas.concat``.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     FAILURE_RATES.check(rates)

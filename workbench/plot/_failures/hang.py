@@ -30,8 +30,6 @@ def flight_positions(
     ----------
     positions
         Table :data:`workbench.tables.FLIGHT_POSITIONS`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     FLIGHT_POSITIONS.check(positions)
@@ -155,8 +153,6 @@ def flight_suspects(
     ----------
     suspects
         Table :data:`workbench.tables.FLIGHT_SUSPECTS`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     FLIGHT_SUSPECTS.check(suspects)
@@ -247,8 +243,6 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     waits
         Table :data:`workbench.tables.FLIGHT_WAITS`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     FLIGHT_WAITS.check(waits)

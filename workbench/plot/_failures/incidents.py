@@ -48,8 +48,6 @@ def incidents(
         Table :data:`workbench.tables.FAILURES`, folded.
     top
         Hosts to show, those with most incidents; the others share one row.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
 
     Raises
     ------
@@ -201,8 +199,6 @@ def incident_counts(
     ----------
     incident_counts
         Table :data:`workbench.tables.INCIDENT_COUNTS`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     INCIDENT_COUNTS.check(incident_counts)
@@ -266,8 +262,6 @@ def cause_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     shares
         Table :data:`workbench.tables.CAUSE_SHARES`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     CAUSE_SHARES.check(shares)

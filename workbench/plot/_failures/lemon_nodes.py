@@ -30,8 +30,6 @@ def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     nodes
         Table :data:`workbench.tables.LEMON_NODES`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     LEMON_NODES.check(nodes)
@@ -122,8 +120,6 @@ def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     recall
         Table :data:`workbench.tables.LEMON_RECALL`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     LEMON_RECALL.check(recall)

@@ -81,8 +81,6 @@ def run_comparison_page(
         Table :data:`workbench.tables.RUN_COMPARISON`; ``attrs`` give warnings and doubts.
     names
         Names of the two runs.
-    source, synthetic
-        Where the data comes from; whether it was generated.
 
     Returns
     -------
@@ -119,8 +117,6 @@ def run_trend_page(
         Table :data:`workbench.tables.RUN_TREND`.
     changes
         Table :data:`workbench.tables.RUN_CHANGES` of the same runs.
-    source, synthetic
-        Where the data comes from; whether it was generated.
 
     Returns
     -------

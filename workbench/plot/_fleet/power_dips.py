@@ -46,8 +46,6 @@ def power_dips(
         Table :data:`workbench.tables.POWER_DIPS`, or :data:`workbench.tables.DIP_CAUSES`.
     totals
         Table :data:`workbench.tables.POWER_TOTALS` that the dips were found in; drawn behind them.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     POWER_DIPS.check(table)

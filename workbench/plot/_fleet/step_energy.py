@@ -55,8 +55,6 @@ def step_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     table
         Table :data:`workbench.tables.STEP_ENERGY`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     STEP_ENERGY.check(table)
@@ -156,8 +154,6 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     table
         Table :data:`workbench.tables.ENERGY_WASTE`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     ENERGY_WASTE.check(table)
@@ -216,8 +212,6 @@ def kernel_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     table
         Table :data:`workbench.tables.KERNEL_ENERGY`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     KERNEL_ENERGY.check(table)
@@ -308,8 +302,6 @@ def incident_energy(
         Table :data:`workbench.tables.INCIDENT_ENERGY`.
     top
         Interruptions to show, the dearest; the others are counted in words.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
 
     Raises
     ------
@@ -409,8 +401,6 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     table
         Table :data:`workbench.tables.PHASE_POWER`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     PHASE_POWER.check(table)

@@ -61,8 +61,6 @@ def fleet_timeline(
         End of what is shown; the latest row if None.
     max_points
         Points of a line at most; never the highest or lowest are dropped.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
 
     Raises
     ------

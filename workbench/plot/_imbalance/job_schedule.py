@@ -44,8 +44,6 @@ def job_schedule(
     versions
         Which versions to draw below each other: any of ``"recorded"``, ``"actual"`` and
         ``"ideal"``. Recorded sends and receives include waiting.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     JOB_SCHEDULE.check(schedule)
@@ -107,8 +105,6 @@ def job_micro_batches(
         printed in the title.
     max_points
         Dots to draw at most; the longest and shortest passes always stay.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     JOB_MICRO_BATCHES.check(micro_batches)
@@ -247,8 +243,6 @@ def job_dispersion(
     dispersion
         Table :data:`workbench.tables.JOB_DISPERSION`; its first row is the truth that the
         others are compared with.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     JOB_DISPERSION.check(dispersion)

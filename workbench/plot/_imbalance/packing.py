@@ -49,8 +49,6 @@ def micro_batches(
         Global batch to begin with; by default the middle of the table, where queues are full.
     batch_count
         Global batches to show, at most 40.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     MICRO_BATCHES.check(micro_batches)
@@ -114,8 +112,6 @@ def packing_balance(
     ----------
     balance
         Table :data:`workbench.tables.PACKING_BALANCE`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     PACKING_BALANCE.check(balance)
@@ -202,8 +198,6 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     queues
         Table :data:`workbench.tables.PACKING_QUEUES`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     PACKING_QUEUES.check(queues)

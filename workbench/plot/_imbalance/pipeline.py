@@ -28,8 +28,6 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     ----------
     tasks
         Table :data:`workbench.tables.PIPELINE`, one or several versions of a step.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     PIPELINE.check(tasks)
@@ -131,8 +129,6 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     shares
         Table :data:`workbench.tables.LENGTH_SHARES`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     LENGTH_SHARES.check(shares)
@@ -182,8 +178,6 @@ def training_speed(speed: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     speed
         Table :data:`workbench.tables.TRAINING_SPEED`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     TRAINING_SPEED.check(speed)

@@ -48,8 +48,6 @@ def context_sharding(
     ----------
     sharding
         Table :data:`workbench.tables.CONTEXT_SHARDING`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     CONTEXT_SHARDING.check(sharding)
@@ -95,8 +93,6 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     chunks
         Table :data:`workbench.tables.CONTEXT_CHUNKS`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     CONTEXT_CHUNKS.check(chunks)
@@ -171,8 +167,6 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
     sharding
         Table :data:`workbench.tables.ROW_SHARDING`; tables of several popularities or numbers
         of units may be put together with ``pandas.concat``.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     ROW_SHARDING.check(sharding)
@@ -290,8 +284,6 @@ def table_sharding(
     imbalance
         Table :data:`workbench.tables.LOAD_IMBALANCE` of what the ranks cost; its values
         are then printed under the title.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     TABLE_SHARDING.check(shards)

@@ -60,8 +60,6 @@ def job_slowdown(slowdown: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     slowdown
         Table :data:`workbench.tables.JOB_SLOWDOWN`; of several rows the first is shown.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     JOB_SLOWDOWN.check(slowdown)
@@ -111,8 +109,6 @@ def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     parts
         Table :data:`workbench.tables.JOB_SLOWDOWN_BY`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     JOB_SLOWDOWN_BY.check(parts)
@@ -141,8 +137,6 @@ def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     ----------
     steps
         Table :data:`workbench.tables.JOB_STEPS`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     JOB_STEPS.check(steps)

@@ -41,8 +41,6 @@ def parallelism_plan(
         Table :data:`workbench.tables.PLAN`.
     tokens
         Tokens to train on: the title then says how many days that takes without a break.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     PLAN.check(plan)
@@ -145,8 +143,6 @@ def training_runs(runs: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     runs
         Table :data:`workbench.tables.TRAINING_RUNS`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     TRAINING_RUNS.check(runs)

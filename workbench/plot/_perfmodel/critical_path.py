@@ -60,8 +60,6 @@ def critical_path(
         Table :data:`workbench.tables.CRITICAL_PATH`.
     top
         Names to show; the rest of each kind is gathered.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     CRITICAL_PATH.check(table)
@@ -210,8 +208,6 @@ def slack(
     max_points
         Rectangles to draw at most; work narrower than the picture can show shares them, as in
         :func:`workbench.plot.timeline`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     SLACK.check(table)
@@ -325,8 +321,6 @@ def what_if(
         Table :data:`workbench.tables.WHAT_IF`.
     asked
         Question that the title is about; the one that saves most by default.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     WHAT_IF.check(table)

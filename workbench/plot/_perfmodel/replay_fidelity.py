@@ -46,8 +46,6 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     table
         Table :data:`workbench.tables.REPLAY_FIDELITY`; of several traces, put together with a
         column ``trace`` that names them.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     REPLAY_FIDELITY.check(table)
@@ -95,8 +93,6 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.GRAPH_ABLATION`; of several ranks the worst counts.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     GRAPH_ABLATION.check(table)
@@ -250,8 +246,6 @@ def gpu_busy(
         Table :data:`workbench.tables.GPU_BUSY`; of several ranks their mean is drawn.
     replayed
         The same of :func:`workbench.analyze.replayed_events`, with bins of the same width.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     curves = {"measured": _mean(measured)}
@@ -318,8 +312,6 @@ def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.HELD_OUT_STEPS`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     HELD_OUT_STEPS.check(table)

@@ -46,8 +46,6 @@ def roofline(
         Rows to draw, those of the longest time.
     names
         Rows to name in the picture, those of the longest time.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     ROOFLINE.check(roofline)

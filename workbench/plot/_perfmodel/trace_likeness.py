@@ -27,8 +27,6 @@ def trace_likeness(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.TRACE_LIKENESS`.
-    source, synthetic
-        Where the data comes from, printed under the figure; whether it was generated.
     """
     frame = Frame(source, synthetic)
     TRACE_LIKENESS.check(table)

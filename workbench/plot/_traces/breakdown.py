@@ -36,8 +36,6 @@ def time_breakdown(
     ----------
     breakdown
         Table :data:`workbench.tables.TIME_BREAKDOWN`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     TIME_BREAKDOWN.check(breakdown)
@@ -69,8 +67,6 @@ def communication_overlap(
     ----------
     overlap
         Table :data:`workbench.tables.COMMUNICATION_OVERLAP`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     COMMUNICATION_OVERLAP.check(overlap)
@@ -105,8 +101,6 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
     ----------
     steps
         Table :data:`workbench.tables.STEP_TIMES`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     STEP_TIMES.check(steps)
@@ -198,8 +192,6 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     ----------
     clocks
         Table :data:`workbench.tables.CLOCKS`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     CLOCKS.check(clocks)
@@ -315,8 +307,6 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     ----------
     idle
         Table :data:`workbench.tables.IDLE_TIME`, by device or by stream.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     IDLE_TIME.check(idle)

@@ -34,8 +34,6 @@ def collectives(
     ----------
     collectives
         Table :data:`workbench.tables.COLLECTIVES`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     COLLECTIVES.check(collectives)
@@ -82,8 +80,6 @@ def collective_waits(
     ----------
     waits
         Table :data:`workbench.tables.COLLECTIVE_WAITS`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     COLLECTIVE_WAITS.check(waits)
@@ -112,8 +108,6 @@ def straggler_attribution(
     ----------
     blame
         Table :data:`workbench.tables.BLAME`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     BLAME.check(blame)
@@ -305,8 +299,6 @@ def late_arrivals(
     ----------
     late_arrivals
         Table :data:`workbench.tables.LATE_ARRIVALS`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     LATE_ARRIVALS.check(late_arrivals)

@@ -30,8 +30,6 @@ def inference_iterations(
     ----------
     iterations
         Table :data:`workbench.tables.INFERENCE_ITERATIONS`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     INFERENCE_ITERATIONS.check(iterations)

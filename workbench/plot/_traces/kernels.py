@@ -35,8 +35,6 @@ def kernels(
         Table :data:`workbench.tables.KERNELS`; ranks and steps are added up.
     top
         Names to show.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     KERNELS.check(kernels)
@@ -78,8 +76,6 @@ def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     kinds
         Table :data:`workbench.tables.KERNEL_KINDS`; ranks are added up.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     KERNEL_KINDS.check(kinds)
@@ -146,8 +142,6 @@ def trace_diff(
         Host categories lie inside each other and do not add up.
     top
         Largest changes to show, whichever their sign.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     TRACE_DIFF.check(diff)

@@ -24,8 +24,6 @@ def copy_bandwidth(
     ----------
     bandwidth
         Table :data:`workbench.tables.COPY_BANDWIDTH`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     COPY_BANDWIDTH.check(bandwidth)

@@ -39,8 +39,6 @@ def memory_timeline(
     timeline
         Table :data:`workbench.tables.MEMORY_TIMELINE`; of several devices the one that holds most
         is drawn.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     MEMORY_TIMELINE.check(timeline)
@@ -96,8 +94,6 @@ def memory_peak(
         is drawn.
     top
         Groups to show, the largest ones; the others are one bar.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     MEMORY_PEAK.check(peak)

@@ -52,8 +52,6 @@ def model_tree(
         Levels to draw at once; a click on a node draws the levels below it.
     phase
         Phase whose GPU time is drawn.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
 
     Raises
     ------
@@ -187,8 +185,6 @@ def phases(phases: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     ----------
     phases
         Table :data:`workbench.tables.PHASES`.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     frame = Frame(source, synthetic)
     PHASES.check(phases)

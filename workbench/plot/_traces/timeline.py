@@ -53,8 +53,6 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
         End of the window; the end of the last event by default.
     max_points
         Rectangles to draw at most.
-    source, synthetic
-        Where the data comes from, and whether it was generated; the figure says both.
     """
     EVENTS.check(events)
     view = prepared(events, ranks=ranks)
